@@ -20,7 +20,10 @@ use crate::{
             Owner, //
         },
         channel_table::ChannelTable,
-        control::AnnexOf,
+        control::{
+            AnnexOf,
+            Reservation, //
+        },
         service::{
             Attachment,
             Service,
@@ -87,6 +90,8 @@ define_messages! {
     3 Install {};
     /// Nothing more is to be written to the sender's end of a channel.
     4 Close to target {};
+    /// As [`Toy::Call`], but for an echo that comes when the record lets go of all of those.
+    6 CallForLater { number: u32 };
     /// As [`Toy::Call`], with an annex of `words` words, each of which is the number.
     5 CallAtLength { number: u32, words: u32 };
 }
@@ -125,6 +130,9 @@ pub(super) struct Record {
     changed: WaitQueue,
     #[pin]
     pub(super) channels: Mutex<ChannelTable<Channel>>,
+    /// Numbers to be echoed later, with the memory for that.
+    #[pin]
+    later: Mutex<KVVec<(u32, Reservation)>>,
 }
 
 impl Record {
@@ -138,6 +146,7 @@ impl Record {
                 open: Atomic::new(false),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
                 channels <- new_mutex!(ChannelTable::new(), "scif_test::Record::channels"),
+                later <- new_mutex!(KVVec::new(), "scif_test::Record::later"),
             }),
             GFP_KERNEL,
         )
@@ -149,6 +158,21 @@ impl Record {
             self.count.fetch_add(1, Release);
             self.changed.wake_all();
         }
+    }
+
+    /// Sends all echoes that were to come later, at once. Returns how many.
+    pub(super) fn let_go(&self, peer: &Arc<Peer>) -> usize {
+        let later = core::mem::replace(&mut *self.later.lock(), KVVec::new());
+        let count = later.len();
+        for (number, reservation) in later {
+            peer.send(reservation, &Toy::Echo { number });
+        }
+        count
+    }
+
+    /// How many echoes are to come later.
+    pub(super) fn count_later(&self) -> usize {
+        self.later.lock().len()
     }
 
     /// What was noted since the last time.
@@ -246,6 +270,13 @@ impl Attached {
                 record.changed.wake_all();
                 record.wait_until(|record| record.open.load(Acquire))?;
             }
+            Toy::CallForLater { number } => {
+                let reservation = Reservation::new(GFP_KERNEL)?;
+                record
+                    .later
+                    .lock()
+                    .push((number, reservation), GFP_KERNEL)?;
+            }
             Toy::Install {} => self.install()?,
             Toy::Close { target } => {
                 let channel = record.channels.lock().get(target).cloned();
@@ -271,6 +302,7 @@ impl Attachment for Attached {
             Toy::Install {} => "Install",
             Toy::Close { .. } => "Close",
             Toy::CallAtLength { .. } => "CallAtLength",
+            Toy::CallForLater { .. } => "CallForLater",
         });
         Ok(())
     }
