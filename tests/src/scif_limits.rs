@@ -144,6 +144,15 @@ fn backlog(lab: &Lab) -> Result<()> {
     })
 }
 
+/// Who has next to nothing of the processors holds nobody up.
+fn idle(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        let program = lab.spawn(0, [&scif::program("scif_idle")?])?;
+        program.wait()?.success()?;
+        Ok(())
+    })
+}
+
 /// Loads the module in a node, with rings of another size unless that is the default.
 fn load_with_ring(lab: &Lab, node: usize, size: &str) -> Result<()> {
     let parameter = match size {
@@ -203,6 +212,7 @@ pub const TESTS: &[Test] = &[
         // Others have no memory cgroups.
         .on_stock(),
     Test::new("scif_limits::backlog", ALONE, backlog),
+    Test::new("scif_limits::idle", ALONE, idle).seconds(120),
     Test::new("scif_limits::interrupted", SCIF_PAIR, interrupted).seconds(120),
     Test::new("scif_limits::ring_size", ALONE, ring_size)
         .seconds(120)
