@@ -14,6 +14,7 @@ use crate::need::Need;
 use crate::need::ONE;
 use crate::need::PAIR;
 use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A node with neither NTB nor DMA engine, and the module not loaded.
 const ALONE: Need = Need {
@@ -23,6 +24,29 @@ const ALONE: Need = Need {
 
 /// Bytes of a ring if nobody says otherwise.
 const DEFAULT_RING: &str = "1048576";
+
+/// More questions than a peer that hangs has room for can be interrupted, and hurt nobody.
+fn interrupted(lab: &Lab) -> Result<()> {
+    let before = scif::online(lab, 0, 1)?;
+    let program = scif::program("scif_interrupted")?;
+    let peer = lab.spawn(1, [&program, "peer", "2400"])?;
+    peer.wait_for("listening", lab.hang_limit(20))?;
+    let asker = lab.command(0, [&program, "ask", "1", "2400"])?;
+    let asker = asker.stdin_piped().spawn()?;
+    asker.wait_for("connected", lab.hang_limit(20))?;
+    lab.pause(1)?;
+    let asked = asker
+        .write(b"\n")
+        .and_then(|()| asker.wait_for("done", lab.hang_limit(60)));
+    lab.resume(1)?;
+    asked?;
+    asker.write(b"\n")?;
+    asker.wait()?.success()?;
+    drop(peer);
+    let after = scif::online(lab, 0, 1)?;
+    ensure!(after == before, "{before:?}, then {after:?}");
+    Ok(())
+}
 
 /// Runs a test with the module loaded in node 0.
 fn with_module(lab: &Lab, test: impl Fn() -> Result<()>) -> Result<()> {
@@ -120,6 +144,15 @@ fn backlog(lab: &Lab) -> Result<()> {
     })
 }
 
+/// Who has next to nothing of the processors holds nobody up.
+fn idle(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        let program = lab.spawn(0, [&scif::program("scif_idle")?])?;
+        program.wait()?.success()?;
+        Ok(())
+    })
+}
+
 /// Loads the module in a node, with rings of another size unless that is the default.
 fn load_with_ring(lab: &Lab, node: usize, size: &str) -> Result<()> {
     let parameter = match size {
@@ -179,6 +212,8 @@ pub const TESTS: &[Test] = &[
         // Others have no memory cgroups.
         .on_stock(),
     Test::new("scif_limits::backlog", ALONE, backlog),
+    Test::new("scif_limits::idle", ALONE, idle).seconds(120),
+    Test::new("scif_limits::interrupted", SCIF_PAIR, interrupted).seconds(120),
     Test::new("scif_limits::ring_size", ALONE, ring_size)
         .seconds(120)
         .expects(&["ring_size", "invalid for parameter"]),

@@ -184,6 +184,35 @@ fn clash(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
+/// A node whose id is taken comes by itself when the one that had it is lost: as the second link to a node takes the
+/// place of the first.
+fn spare(lab: &Lab) -> Result<()> {
+    let load = |node: usize, id: usize| {
+        let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
+        let parameters = format!("node_id={id} allow_flat=1 {heartbeat}");
+        lab.insmod(node, scif::module(lab)?, &parameters)
+    };
+    load(0, 0)?;
+    load(1, 1)?;
+    let first = scif::online(lab, 0, 1)?;
+    load(2, 1)?;
+    wait_until("the clash is logged", lab.hang_limit(20), || {
+        let log = lab.dmesg(0)?;
+        let said = "no session with node 1: its node id is taken by another";
+        Ok(kernel_log::since_mark(&log).contains(said).then_some(()))
+    })?;
+    for (gone, next) in [(1, 2), (2, 1)] {
+        lab.rmmod(gone, "scif")?;
+        wait_until("the next one takes its place", lab.hang_limit(20), || {
+            let seen = scif::seen(lab, 0, 1)?.filter(|seen| seen.state == "online");
+            Ok(seen.filter(|seen| (seen.link == first.link) == (next == 1)))
+        })?;
+        ensure!(online_from(lab, next)? == [0]);
+        load(gone, 1)?;
+    }
+    scif::unload_everywhere(lab)
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_star::online", SCIF_STAR, online),
@@ -196,4 +225,7 @@ pub const TESTS: &[Test] = &[
         .expects(&["its node id is taken by another"])
         .leaves_disorder()
         .by_name(),
+    Test::new("scif_star::spare", STAR, spare)
+        .expects(&["its node id is taken by another"])
+        .leaves_disorder(),
 ];

@@ -2,6 +2,9 @@
 //! How a node stands, as programs see it (SCIF_NODE_STATUS), and what mappings show once it is
 //! lost (SCIF_MAP_POLICY), while the node goes and comes back.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
@@ -122,6 +125,49 @@ fn flap(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The link goes and comes back while no work has its turn on either side: the interrupt notes it.
+fn flap_unseen(lab: &Lab) -> Result<()> {
+    const NODES: [usize; 2] = [0, 1];
+    scif::online(lab, 0, 1)?;
+    let follower = Follower::start(lab)?;
+    let first = follower.nth(lab, 0)?;
+    let program = scif::program("scif_hog")?;
+    let mut hogs = Vec::new();
+    for node in NODES {
+        let hog = lab.spawn(node, [&program, "2000"])?;
+        hog.wait_for("soon", lab.hang_limit(20))?;
+        hogs.push(hog);
+    }
+    // Nothing can say when they have begun. If they have not, or are done, the link's work sees it go, as in `flap`.
+    thread::sleep(Duration::from_millis(500));
+    let reads = |lab: &Lab| -> Result<[u64; 2]> {
+        let counters = lab.counters()?;
+        Ok(NODES.map(|node| counters[node].total.trapped_reads))
+    };
+    let before = reads(lab)?;
+    lab.set_link(0, 1, false)?;
+    wait_until("both are interrupted", lab.hang_limit(20), || {
+        let now = reads(lab)?;
+        let all = NODES.iter().all(|node| now[*node] > before[*node]);
+        Ok(all.then_some(()))
+    })?;
+    lab.set_link(0, 1, true)?;
+    for hog in hogs {
+        hog.wait()?.success()?;
+    }
+    let mut shown = follower.nth(lab, 1)?;
+    if !shown.is_online() {
+        shown = follower.nth(lab, 2)?;
+    }
+    ensure!(
+        shown.epoch == first.epoch + 2 && shown.boot_id == first.boot_id,
+        "{first:?}, then {shown:?}"
+    );
+    drop(follower);
+    scif::online(lab, 1, 0)?;
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_status::reload", USUAL_PAIR, reload)
@@ -130,6 +176,9 @@ pub const TESTS: &[Test] = &[
         .leaves_disorder()
         .by_name(),
     Test::new("scif_status::flap", USUAL_PAIR, flap)
+        .loses_nodes()
+        .seconds(120),
+    Test::new("scif_status::flap_unseen", USUAL_PAIR, flap_unseen)
         .loses_nodes()
         .seconds(120),
 ];

@@ -15,6 +15,7 @@ pub(crate) mod extents;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+pub(crate) mod log_limit;
 pub(crate) mod marks;
 pub(crate) mod messages;
 pub(crate) mod parts;

@@ -311,6 +311,10 @@ impl Sink for Arrivals {
         self.nodes.generation
     }
 
+    fn is_taken(&self, node: u16) -> bool {
+        node == self.nodes.own_id() || self.nodes.peer(node).is_ok()
+    }
+
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let node = who.node.unwrap_or_else(|| self.nodes.own_id());
         let status = self.nodes.statuses.of_peer(who.node)?;

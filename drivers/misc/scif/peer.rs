@@ -51,7 +51,13 @@ use crate::{
         },
         work_queues::WorkQueues, //
     },
-    sys::trace,
+    sys::{
+        trace,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        }, //
+    },
     transport::{
         doorbell,
         path::Path,
@@ -81,9 +87,11 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
+    time::Delta,
     workqueue::Work,
 };
 use liveness::Liveness;
+use questions::Until;
 use service::Attachment;
 use status::{
     Held,
@@ -133,9 +141,11 @@ pub(crate) struct Peer {
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
-    /// Held by the control work while it handles messages.
+    /// Odd while the control work handles messages.
+    passes: Atomic<u64>,
+    /// Woken when it has.
     #[pin]
-    handling: Mutex<()>,
+    passed: WaitQueue,
     #[pin]
     control_work: Work<Self>,
 }
@@ -196,7 +206,8 @@ impl Peer {
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
-                handling <- new_mutex!((), "Peer::handling"),
+                passes: Atomic::new(0),
+                passed <- new_wait_queue!("scif::Peer::passed"),
                 control_work <- new_work!("Peer::control_work"),
             }),
             GFP_KERNEL,
@@ -229,6 +240,11 @@ impl Peer {
         self.path.mode()
     }
 
+    /// Whether something may be said in the log that the peer, or a process because of it, has caused. Any time.
+    pub(crate) fn may_log(&self) -> bool {
+        self.path.may_log()
+    }
+
     /// Goes in to use the path; `None` once the peer is lost. Any context.
     pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
         self.in_flight.enter()
@@ -251,7 +267,9 @@ impl Peer {
         if !self.close() {
             return;
         }
-        pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        if self.may_log() {
+            pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        }
         trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
     }
@@ -288,14 +306,18 @@ impl Peer {
 
     // ----- control messages --------------------------------------------------------------------
 
-    /// Sends a message, and waits until the peer's ring has room for it. Killable: EINTR, and nothing was sent.
-    /// ENODEV if the peer is lost. Not for handlers of messages.
+    /// Sends a message, and waits until the peer's ring has room for it. Interruptible: then nothing was sent. ENODEV if
+    /// the peer is lost. Not for handlers of messages.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
-        self.post_with(message, Annex::NONE)
+        self.post_until(message, Annex::NONE, Until::Signal)
     }
 
-    /// As [`Self::post`], with an annex.
+    /// As [`Self::post`], with an annex. Killable.
     pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
+        self.post_until(message, annex, Until::Killed)
+    }
+
+    fn post_until(&self, message: &impl Enveloped, annex: &Annex, until: Until) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
         loop {
             let progress = self.control.progress.load(Acquire);
@@ -308,7 +330,7 @@ impl Peer {
             if posted {
                 return Ok(());
             }
-            self.control.waiters.wait_killable(|| {
+            until.wait(&self.control.waiters, || {
                 (self.is_over() || self.control.progress.load(Acquire) != progress).then_some(())
             })?;
             if self.is_over() {
@@ -339,6 +361,13 @@ impl Peer {
     /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
     /// for handlers of messages.
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
+        // It may have taken back what had come.
+        let handled = self.wait_for_handled_within(questions::LIMIT)?;
+        questions::in_time(self, handled.map(Ok))
+    }
+
+    /// As [`Self::wait_for_handled`], for so long at most; none if they were not handled by then.
+    pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<Option<()>> {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
         let is_handled = || self.is_over() || self.control.handled() >= arrived;
@@ -346,14 +375,14 @@ impl Peer {
             self.schedule_control();
             let handled = || is_handled().then_some(());
             let waiters = &self.control.waiters;
-            let waited = waiters.wait_killable_timeout(questions::LIMIT, handled)?;
-            // It may have taken back what had come.
-            questions::in_time(self, waited.map(Ok))?;
+            if waiters.wait_killable_timeout(limit, handled)?.is_none() {
+                return Ok(None);
+            }
         }
         if self.is_over() {
             return Err(ENODEV);
         }
-        Ok(())
+        Ok(Some(()))
     }
 
     /// Rings for the messages that were written and not rung for.
@@ -437,9 +466,11 @@ impl Session for Peer {
         let drained = self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
         self.observer.torn_down(self);
-        // The very last write into the peer's memory.
-        let _ = self.control.say_farewell(self.path(), self.peer_nonce);
-        self.path.ring(doorbell::HELLO);
+        if !self.path.was_down() {
+            // The very last write into the peer's memory.
+            let _ = self.control.say_farewell(self.path(), self.peer_nonce);
+            self.path.ring(doorbell::HELLO);
+        }
         drained
     }
 

@@ -27,9 +27,9 @@
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
 //! 0. `Roster::members`; below it `Door::registering`, the mutex of the peer bus
-//! 1. `Peer::handling`
+//! 1. The work of `Peer`, for which `Peer::wait_for_handler` waits
 //! 2. `Endpoint::state`
-//! 3. `NtbLink::inner`
+//! 3. `NtbLink::inner`, `Home::state`
 //! 4. `Connection::losing`; below it `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
 //! 5. `Nodes::watcher`, `Nodes::table`,
@@ -37,12 +37,12 @@
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
 //! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`,
 //!    `RegistrationCache::removing`
-//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`;
+//! 7. `RegistrationCache::table`, `Places::taking`;
 //!    below them `SharedTable::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
+//! 8. `NtbLink::current`, `Wish::turn`, `WakeDoorbells::inner`, `Ring::writer` and `Ring::reader` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,

@@ -9,6 +9,7 @@ pub(crate) mod claim;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
 pub(crate) mod list;
+pub(crate) mod log_budget;
 pub(crate) mod outcome;
 pub(crate) mod shared;
 pub(crate) mod work_queues;

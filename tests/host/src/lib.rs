@@ -39,6 +39,7 @@ mod logic {
     pub(crate) mod gate;
     pub(crate) mod handshake;
     pub(crate) mod hello;
+    pub(crate) mod log_limit;
     pub(crate) mod marks;
     pub(crate) mod messages;
     pub(crate) mod parts;

@@ -22,6 +22,7 @@ mod handshake;
 mod hello;
 mod interleavings;
 mod lanes;
+mod log_limit;
 mod longest_segment;
 mod marks;
 mod messages;

@@ -18,6 +18,7 @@ use crate::{
         KnownNode,
         Watching, //
     },
+    sync::log_budget::LogBudget,
     sys::{
         kernel_calls::{
             exported,
@@ -63,6 +64,7 @@ impl PeerBus {
                 list <- new_mutex!(KVec::new(), "Devices::list"),
                 bus,
                 scif: scif.clone(),
+                log: LogBudget::new(),
                 work <- new_work!("Devices::work"),
             }),
             GFP_KERNEL,
@@ -90,6 +92,7 @@ struct Devices {
     // After its devices.
     bus: Bus,
     scif: Arc<Scif>,
+    log: LogBudget,
     #[pin]
     work: Work<Self>,
 }
@@ -102,8 +105,12 @@ impl WorkItem for Devices {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if let Err(error) = this.update() {
-            pr_err!("no device for a node: {:?}\n", error);
+        match this.update() {
+            // Peers that come and go have it run.
+            Err(error) if this.log.admits(c"devices of nodes") => {
+                pr_err!("no device for a node: {:?}\n", error);
+            }
+            _ => (),
         }
     }
 }

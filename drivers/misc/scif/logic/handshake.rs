@@ -28,7 +28,10 @@
 //!
 //! An offer that was echoed is taken up (`Begin`), or taken back with `Withdraw { echoed: true }`:
 //! the peer may have begun its session, and write to our control block. If `Begin` fails, the caller
-//! has to do the same as for that.
+//! has to do the same as for that; the peer is answered again after a pause, which gets longer each time.
+//!
+//! A peer whose node is there already, by another link, is refused as long as it is: so of several links to
+//! one node one is used, and when that is lost the next one takes its place.
 //!
 //! Scratchpads may hold anything: what was not written completely, what was written long ago, or
 //! what a hostile peer likes. It may show a nonce that was never its own, so the properties above
@@ -49,10 +52,14 @@ pub(crate) struct Seen {
     pub(crate) link_up: bool,
     /// What the scratchpads hold.
     pub(crate) hello: Result<Hello, NoHello>,
+    /// The node that it names is there by another link, or is this one.
+    pub(crate) is_taken: bool,
     /// Why the session has ended by itself, if there is one and it has: its peer has left, or it has failed.
     pub(crate) ended: Option<Reason>,
     /// A random number, for an offer.
     pub(crate) fresh_nonce: u32,
+    /// In ticks.
+    pub(crate) now: u32,
 }
 
 /// What is to be done.
@@ -107,6 +114,22 @@ pub(crate) enum Refused {
     Version(u16),
     /// Its pages have another size, of so many address bits.
     PageSize(u8),
+    /// The node with this id is there by another link, or is this one.
+    Taken(u16),
+}
+
+/// Ticks until a peer is answered with which a session could not be made, for the first time. Each time it takes
+/// twice as long, up to the longest.
+pub(crate) const FIRST_PAUSE: u32 = 10;
+pub(crate) const LONGEST_PAUSE: u32 = 640;
+
+/// A peer with which a session could not be made.
+#[derive(Clone, Copy)]
+struct Failed {
+    generation: u64,
+    /// In ticks.
+    since: u32,
+    pause: u32,
 }
 
 /// # Invariants
@@ -132,13 +155,13 @@ enum State {
 ///
 /// # Invariants
 ///
-/// `stale` is the peer's nonce of the last session that has ended, or 0. With the peer of generation
-/// `rejected` no session could be made, and the link was not seen to be down since.
+/// `stale` is the peer's nonce of the last session that has ended, or 0. With the peer in `failed` no session could be
+/// made, and the link was not seen to be down since.
 pub(crate) struct Handshake {
     page_shift: u8,
     state: State,
     stale: u32,
-    rejected: Option<u64>,
+    failed: Option<Failed>,
 }
 
 impl Handshake {
@@ -148,7 +171,7 @@ impl Handshake {
             page_shift,
             state: State::Down,
             stale: 0,
-            rejected: None,
+            failed: None,
         }
     }
 
@@ -160,7 +183,7 @@ impl Handshake {
     pub(crate) fn next(&mut self, seen: &Seen) -> Action {
         let connected = seen.present && seen.link_up;
         if !connected {
-            self.rejected = None;
+            self.failed = None;
         }
         match self.state {
             State::Up { peer, .. } => match Self::why_over(seen, peer) {
@@ -174,7 +197,8 @@ impl Handshake {
             State::Down => Action::Wait,
             State::Offering { echo, .. } if !connected => Action::Withdraw { echoed: echo != 0 },
             State::Offering { nonce, echo, told } => match seen.hello {
-                Ok(hello) => self.answer(&hello, nonce, echo, told),
+                Ok(hello) if self.is_resting(&hello, seen.now) => Action::Wait,
+                Ok(hello) => self.answer(seen, &hello, (nonce, echo, told)),
                 Err(NoHello::Version(version)) => Action::Refuse(Refused::Version(version)),
                 Err(NoHello::Absent) => Action::Wait,
             },
@@ -195,13 +219,17 @@ impl Handshake {
         }
     }
 
+    /// Whether a hello is left over from the last session, or of a peer with which there could be none a short while ago.
+    fn is_resting(&self, hello: &Hello, now: u32) -> bool {
+        let has_failed = self.failed.is_some_and(|failed| {
+            failed.generation == hello.generation && now.wrapping_sub(failed.since) < failed.pause
+        });
+        hello.nonce == self.stale || has_failed
+    }
+
     /// What to do about a hello while there is an offer.
-    fn answer(&self, hello: &Hello, nonce: u32, echo: u32, told: bool) -> Action {
-        // Left over from the last session, or of a peer with which there can be none.
-        if hello.nonce == self.stale || self.rejected == Some(hello.generation) {
-            return Action::Wait;
-        }
-        if let Some(refused) = self.objection(hello) {
+    fn answer(&self, seen: &Seen, hello: &Hello, (nonce, echo, told): (u32, u32, bool)) -> Action {
+        if let Some(refused) = self.objection(seen, hello) {
             return Action::Refuse(refused);
         }
         // Our block may hold words of the peer's former life. This is asked before the echo is
@@ -231,19 +259,21 @@ impl Handshake {
     }
 
     /// What stands against a session with this peer.
-    fn objection(&self, hello: &Hello) -> Option<Refused> {
+    fn objection(&self, seen: &Seen, hello: &Hello) -> Option<Refused> {
         if hello.page_shift != self.page_shift {
             Some(Refused::PageSize(hello.page_shift))
+        } else if seen.is_taken {
+            Some(Refused::Taken(hello.node))
         } else {
             None
         }
     }
 
-    /// The action was carried out, or has failed. An `End` and a `Withdraw` can't fail.
+    /// The action was carried out, or has failed, at this tick. An `End` and a `Withdraw` can't fail.
     ///
-    /// A `Begin` that failed rejects the generation of the peer until the link was down. An `Echo`
-    /// that failed may have got through in part, and is tried again.
-    pub(crate) fn carried_out(&mut self, action: &Action, success: bool) {
+    /// After a `Begin` that failed the generation of the peer is not answered for a while, or until the link was
+    /// down. An `Echo` that failed may have got through in part, and is tried again.
+    pub(crate) fn carried_out(&mut self, action: &Action, success: bool, now: u32) {
         match *action {
             Action::Offer { nonce } if success => {
                 self.state = State::Offering {
@@ -262,6 +292,7 @@ impl Handshake {
             }
             Action::Withdraw { .. } => self.state = State::Down,
             Action::Begin { nonce, hello } if success => {
+                self.failed = None;
                 self.state = State::Up {
                     nonce,
                     peer: hello.nonce,
@@ -269,7 +300,15 @@ impl Handshake {
             }
             Action::Begin { hello, .. } => {
                 self.state = State::Down;
-                self.rejected = Some(hello.generation);
+                let before = self
+                    .failed
+                    .filter(|failed| failed.generation == hello.generation);
+                let twice = |failed: Failed| failed.pause.saturating_mul(2).min(LONGEST_PAUSE);
+                self.failed = Some(Failed {
+                    generation: hello.generation,
+                    since: now,
+                    pause: before.map_or(FIRST_PAUSE, twice),
+                });
             }
             Action::End { .. } => {
                 if let State::Up { peer, .. } = self.state {

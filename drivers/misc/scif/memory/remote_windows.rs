@@ -70,6 +70,7 @@ use kernel::{
         Mutex,
         UniqueArc, //
     },
+    time::Delta,
 };
 
 #[derive(Default)]
@@ -83,6 +84,9 @@ struct Tables {
     /// The channel is closed: nothing comes in any more.
     closed: bool,
 }
+
+/// How long a call of `mmap` waits for what the peer has said before.
+const WAIT_OF_A_MAPPING: Delta = Delta::from_secs(1);
 
 /// The windows that the other end of a channel has registered.
 #[pin_data]
@@ -111,9 +115,19 @@ impl RemoteWindows {
     ///
     /// [`Peer::wait_for_handled`]: crate::peer::Peer::wait_for_handled
     pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
+        self.cover_after(range, protection, || self.channel.wait_for_handled())
+    }
+
+    /// As [`Self::cover`], and once more after `wait` if there is a gap.
+    fn cover_after(
+        &self,
+        range: Range,
+        protection: u32,
+        wait: impl FnOnce() -> Result,
+    ) -> Result<Few<RemotePiece>> {
         match self.cover(range, protection) {
             Err(ENXIO) => {
-                self.channel.wait_for_handled()?;
+                wait()?;
                 self.cover(range, protection)
             }
             covered => covered,
@@ -155,13 +169,18 @@ impl RemoteWindows {
     }
 
     /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
-    /// does not allow that.
+    /// does not allow that. Whoever maps has `mmap_lock`, for which others may wait: so it does not wait for long.
     pub(crate) fn cover_for_long(
         &self,
         range: Range,
         protection: u32,
     ) -> Result<KVVec<RemotePiece>> {
-        let pieces = self.cover_now(range, protection)?;
+        let wait = || {
+            self.channel
+                .wait_for_handled_within(WAIT_OF_A_MAPPING)
+                .map(|_| ())
+        };
+        let pieces = self.cover_after(range, protection, wait)?;
         let refused = pieces
             .iter()
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);

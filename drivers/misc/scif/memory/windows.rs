@@ -251,7 +251,7 @@ impl Windows {
             return;
         }
         self.channel.fail(DOES_NOT_LET_GO);
-        if !waited(LENT_TIMEOUT) {
+        if !waited(LENT_TIMEOUT) && self.channel.may_log() {
             pr_warn!(
                 "node {} may still write to memory that was lent\n",
                 self.channel.node()

@@ -38,8 +38,8 @@
 //!
 //! This file has more than 500 lines because both directions share the block, its geometry and one doorbell.
 //!
-//! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
-//! it but the path; `late` is taken under it, too. `reader` is held for moments only.
+//! Locks: all are spinlocks, so that whoever has one is not kept from the processor by others: the control work, and
+//! with it everybody, waits for them. Under `writer`, which is held for one message, `late` is taken and the path called.
 
 use super::liveness::Countdown;
 use crate::{
@@ -77,7 +77,7 @@ use kernel::{
         ListArc,
         ListLinks, //
     },
-    new_mutex, new_spinlock_irq,
+    new_spinlock, new_spinlock_irq,
     prelude::*,
     sync::{
         atomic::{
@@ -89,7 +89,7 @@ use kernel::{
         },
         barrier,
         Arc,
-        Mutex,
+        SpinLock,
         SpinLockIrq,
         UniqueArc, //
     },
@@ -175,11 +175,11 @@ impl AnnexOf<'_> {
 struct Ring {
     lane: Lane,
     #[pin]
-    reader: Mutex<SlotReader>,
+    reader: SpinLock<SlotReader>,
     /// How many messages the peer knows to have been taken out; written by the control work.
     reported: Atomic<u64>,
     #[pin]
-    writer: Mutex<SlotWriter>,
+    writer: SpinLock<SlotWriter>,
     /// For the peer to make room for a message that found none. Begins, and ends, under `writer`.
     room: Countdown,
     /// Reserved messages that wait for room.
@@ -193,9 +193,9 @@ impl Ring {
         let writer = SlotWriter::new(peer_slots).ok_or(EINVAL)?;
         Ok(pin_init!(Self {
             lane,
-            reader <- new_mutex!(reader, "Ring::reader"),
+            reader <- new_spinlock!(reader, "Ring::reader"),
             reported: Atomic::new(0),
-            writer <- new_mutex!(writer, "Ring::writer"),
+            writer <- new_spinlock!(writer, "Ring::writer"),
             room: Countdown::new(0),
             late <- new_spinlock_irq!(List::new(), "Ring::late"),
         }))
@@ -278,20 +278,16 @@ impl ControlRings {
     // ----- sending -----------------------------------------------------------------------------
 
     /// Writes a message into the peer's ring if it has room, behind all that waits for room there. Returns false if
-    /// it has none; [`Self::progress`] changes when there may be some. May sleep.
+    /// it has none; [`Self::progress`] changes when there may be some. Process context.
     pub(super) fn post(&self, path: &dyn Path, envelope: &Envelope, annex: &Annex) -> Result<bool> {
         let ring = self.ring(envelope.lane());
-        let mut writer = ring.writer.lock();
-        let has_room = self.write_late(path, ring, &mut writer)?;
-        if has_room {
-            self.write(path, ring, &mut writer, &envelope.encode(), annex)?;
-        } else {
-            ring.set_short();
-        }
-        Ok(has_room)
+        let posted = self.behind_late(path, ring, 1, |writer| {
+            self.write(path, ring, writer, &envelope.encode(), annex)
+        })?;
+        Ok(posted.is_some())
     }
 
-    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. May sleep.
+    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. Process context.
     pub(super) fn answer(&self, path: &dyn Path, envelope: &Envelope) -> Result {
         let ring = &self.answers;
         let mut writer = ring.writer.lock();
@@ -314,10 +310,7 @@ impl ControlRings {
     /// Writes the queued messages as far as there is room. Only for the control work.
     pub(super) fn flush(&self, path: &dyn Path) -> Result {
         for ring in [&self.answers, &self.requests] {
-            let mut writer = ring.writer.lock();
-            if !self.write_late(path, ring, &mut writer)? && !ring.late.lock().is_empty() {
-                ring.set_short();
-            }
+            self.behind_late(path, ring, 0, |_| Ok(()))?;
         }
         Ok(())
     }
@@ -325,14 +318,8 @@ impl ControlRings {
     /// Whether the next request may be handled: there is room for its answers, behind all that waits for room. If
     /// not, the peer rings when there is. Only for the control work, which alone writes answers.
     pub(super) fn may_handle(&self, path: &dyn Path) -> Result<bool> {
-        let ring = &self.answers;
-        let mut writer = ring.writer.lock();
-        let has_room = self.write_late(path, ring, &mut writer)?;
-        let may_handle = has_room && writer.free() >= ANSWERS_OF_ONE;
-        if !may_handle {
-            ring.set_short();
-        }
-        Ok(may_handle)
+        let room = self.behind_late(path, &self.answers, ANSWERS_OF_ONE, |_| Ok(()))?;
+        Ok(room.is_some())
     }
 
     /// Whether messages wait for room. Any context.
@@ -360,15 +347,35 @@ impl ControlRings {
         Ok(())
     }
 
-    /// Writes the queued messages of a ring as far as there is room. Returns whether there is room for another one.
-    fn write_late(&self, path: &dyn Path, ring: &Ring, writer: &mut SlotWriter) -> Result<bool> {
-        self.acknowledge(ring, writer)?;
-        while writer.free() > 0 {
-            let late = ring.late.lock().pop_front();
-            let Some(late) = late else { return Ok(true) };
-            self.write(path, ring, writer, &late.body, Annex::NONE)?;
+    /// Writes the queued messages of a ring as far as there is room, then calls `f` with the writer if there is room for
+    /// so many more. None if there is not: the peer rings when there is.
+    fn behind_late<R>(
+        &self,
+        path: &dyn Path,
+        ring: &Ring,
+        room: u32,
+        f: impl FnOnce(&mut SlotWriter) -> Result<R>,
+    ) -> Result<Option<R>> {
+        loop {
+            // Anew for each message: nobody waits here for many.
+            let mut writer = ring.writer.lock();
+            self.acknowledge(ring, &mut writer)?;
+            let mut queue = ring.late.lock();
+            let late = match writer.free() {
+                0 => None,
+                _ => queue.pop_front(),
+            };
+            let is_behind = late.is_none() && !queue.is_empty();
+            drop(queue);
+            if let Some(late) = late {
+                self.write(path, ring, &mut writer, &late.body, Annex::NONE)?;
+            } else if is_behind || writer.free() < room {
+                ring.set_short();
+                return Ok(None);
+            } else {
+                return f(&mut writer).map(Some);
+            }
         }
-        Ok(false)
     }
 
     /// Pushes one message into the peer's ring: ENOSPC if it is full.
@@ -400,7 +407,7 @@ impl ControlRings {
 
     // ----- receiving ---------------------------------------------------------------------------
 
-    /// Whether the next message of a ring has come. May sleep.
+    /// Whether the next message of a ring has come. Process context.
     pub(super) fn has_next(&self, lane: Lane) -> Result<bool> {
         let next = self.next_slot(lane, &self.ring(lane).reader.lock())?;
         Ok(next.is_some())
@@ -462,7 +469,7 @@ impl ControlRings {
         Ok(())
     }
 
-    /// How many requests of the peer have come. May sleep.
+    /// How many requests of the peer have come. Process context.
     pub(super) fn arrived(&self) -> Result<u64> {
         let reader = self.requests.reader.lock();
         reader.arrived(|index| self.sequence_in(Lane::Requests, index))
@@ -473,7 +480,7 @@ impl ControlRings {
         self.handled.load(Acquire)
     }
 
-    /// Whether all was taken out that was posted, where a node is its own peer. May sleep.
+    /// Whether all was taken out that was posted, where a node is its own peer. Process context.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn is_drained(&self) -> bool {
         [&self.requests, &self.answers].into_iter().all(|ring| {

@@ -31,7 +31,11 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Acquire,
+            Full,
+            Relaxed, //
+        },
         Arc, //
     },
     workqueue::WorkItem, //
@@ -42,19 +46,28 @@ impl WorkItem for Peer {
 
     fn run(this: Arc<Self>) {
         let Some(_inside) = this.enter() else { return };
-        let _handling = this.handling.lock();
+        this.passes.fetch_add(1, Full);
         // Half a ring, before others get the CPU: a writer may wait to be told.
         match this.exchange(this.control.slots() / 2) {
             Ok(()) => this.ring_for_messages(),
             Err(reason) => this.fail(reason),
         }
+        this.passes.fetch_add(1, Full);
+        if this.passed.has_waiters() {
+            this.passed.wake_all();
+        }
     }
 }
 
 impl Peer {
-    /// Returns when the message has been handled that is being handled now. Not for the handler. May sleep.
+    /// Returns when the message has been handled that is being handled now. Holds no lock for that, for which the control
+    /// work would have to wait in its turn. Not for the handler. May sleep.
     pub(crate) fn wait_for_handler(&self) {
-        drop(self.handling.lock());
+        let pass = self.passes.load(Acquire);
+        if pass % 2 == 1 {
+            let has_passed = || (self.passes.load(Acquire) != pass).then_some(());
+            self.passed.wait_uninterruptible(has_passed);
+        }
     }
 
     /// Sends what waits for room, then handles messages of the peer, so many at most; the others are handled
@@ -130,7 +143,7 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
         Some(attachment) => attachment.message(envelope, annex),
         None => {
             let service = envelope.service;
-            if !peer.has_asked_in_vain.xchg(true, Relaxed) {
+            if !peer.has_asked_in_vain.xchg(true, Relaxed) && peer.may_log() {
                 pr_warn!(
                     "node {} asks for service {}, which this node does not have\n",
                     peer.node(),

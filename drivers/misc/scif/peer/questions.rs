@@ -39,6 +39,32 @@ use kernel::{
 /// A peer that has not answered for so long is not able to any more.
 pub(crate) const LIMIT: Delta = Delta::from_secs(120);
 
+/// How long a caller waits who finds too much under way.
+#[derive(Clone, Copy)]
+pub(crate) enum Until {
+    /// He does not wait: EAGAIN.
+    Now,
+    /// Until any signal, after which the call may begin anew.
+    Signal,
+    /// Until his process is killed, for calls that can't begin anew.
+    Killed,
+}
+
+impl Until {
+    /// Waits until `condition` returns a value.
+    pub(super) fn wait<T>(
+        self,
+        waiters: &WaitQueue,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        match self {
+            Self::Now => Err(EAGAIN),
+            Self::Signal => waiters.wait(condition),
+            Self::Killed => waiters.wait_killable(condition),
+        }
+    }
+}
+
 /// One that has no answer.
 struct Open<Q> {
     question: Q,
@@ -87,9 +113,9 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Puts a question in and returns its token. If there are too many it waits, or that is EAGAIN; other errors
-    /// are ENOMEM, and the reason why no answers come any more. Killable.
-    pub(crate) fn put(&self, question: Q, weight: u64, may_wait: bool) -> Result<u32> {
+    /// Puts a question in and returns its token. If there are too many it waits, as `until` says. Other errors are
+    /// ENOMEM, and the reason why no answers come any more.
+    pub(crate) fn put(&self, question: Q, weight: u64, until: Until) -> Result<u32> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut table = loop {
             let table = self.table.lock();
@@ -100,10 +126,7 @@ impl<Q: Unpin> Questions<Q> {
                 break table;
             }
             drop(table);
-            if !may_wait {
-                return Err(EAGAIN);
-            }
-            self.wait_for_room(weight)?;
+            self.wait_for_room(weight, until)?;
         };
         // There are fewer of them than numbers.
         while table.open.get(&table.next_token).is_some() {
@@ -149,9 +172,9 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Waits until there is room for a question of this weight, or no answers come any more. Killable.
-    fn wait_for_room(&self, weight: u64) -> Result {
-        self.waiters.wait_killable(|| {
+    /// Waits until there is room for a question of this weight, or no answers come any more.
+    fn wait_for_room(&self, weight: u64, until: Until) -> Result {
+        until.wait(&self.waiters, || {
             let table = self.table.lock();
             (table.closed.is_some() || self.has_room(&table, weight)).then_some(())
         })
@@ -194,14 +217,14 @@ pub(crate) type Reply<A> = Arc<SetOnce<A>>;
 
 impl<A: Copy> Questions<Reply<A>> {
     /// Asks with `send`, which gets the token, and waits with `wait` for the answer, or for the reason why there is
-    /// none. Killable while there are too many questions.
+    /// none. Interruptible while there are too many questions.
     pub(crate) fn ask(
         &self,
         send: impl FnOnce(u32) -> Result,
         wait: impl FnOnce(&WaitQueue, &mut dyn FnMut() -> Option<Result<A>>) -> Result<Result<A>>,
     ) -> Result<A> {
         let reply = Arc::new(SetOnce::new(), GFP_KERNEL_ACCOUNT)?;
-        let token = self.put(reply.clone(), 0, true)?;
+        let token = self.put(reply.clone(), 0, Until::Signal)?;
         let mut answer = || {
             let answer = reply.copy().map(Ok);
             answer.or_else(|| self.table.lock().closed.map(Err))
@@ -232,13 +255,15 @@ mod tests {
     #[test]
     fn a_question_ends_once() -> Result {
         let questions = questions(2, 0)?;
-        let first = questions.put(1, 0, false)?;
-        let second = questions.put(2, 0, false)?;
+        let first = questions.put(1, 0, Until::Now)?;
+        let second = questions.put(2, 0, Until::Now)?;
         assert!(first != second);
-        assert_eq!(questions.put(3, 0, false), Err(EAGAIN));
+        assert_eq!(questions.put(3, 0, Until::Now), Err(EAGAIN));
         assert_eq!(questions.take(first), Some(1));
         assert_eq!(questions.take(first), None);
-        assert!(questions.put(3, 0, false).is_ok_and(|token| token != first));
+        assert!(questions
+            .put(3, 0, Until::Now)
+            .is_ok_and(|token| token != first));
         assert_eq!(questions.count(), 2);
         Ok(())
     }
@@ -246,12 +271,12 @@ mod tests {
     #[test]
     fn weights_are_bounded_but_for_one_alone() -> Result {
         let questions = questions(9, 10)?;
-        let heavy = questions.put(1, 11, false)?;
-        assert_eq!(questions.put(2, 0, false), Err(EAGAIN));
+        let heavy = questions.put(1, 11, Until::Now)?;
+        assert_eq!(questions.put(2, 0, Until::Now), Err(EAGAIN));
         assert_eq!(questions.take(heavy), Some(1));
-        assert!(questions.put(3, 6, false).is_ok());
-        assert_eq!(questions.put(4, 5, false), Err(EAGAIN));
-        assert!(questions.put(4, 4, false).is_ok());
+        assert!(questions.put(3, 6, Until::Now).is_ok());
+        assert_eq!(questions.put(4, 5, Until::Now), Err(EAGAIN));
+        assert!(questions.put(4, 4, Until::Now).is_ok());
         assert!(questions.with(|open| open.map(|(question, _)| *question).eq([3, 4])));
         Ok(())
     }
@@ -260,12 +285,12 @@ mod tests {
     fn all_end_for_the_first_reason() -> Result {
         let questions = questions(9, 0)?;
         for question in 1..4 {
-            questions.put(question, 0, false)?;
+            questions.put(question, 0, Until::Now)?;
         }
         assert!(questions.close(EIO).eq([1, 2, 3]));
         assert!(questions.close(ENODEV).next().is_none());
-        assert_eq!(questions.put(4, 0, false), Err(EIO));
-        questions.wait_for_room(0)
+        assert_eq!(questions.put(4, 0, Until::Now), Err(EIO));
+        questions.wait_for_room(0, Until::Killed)
     }
 
     #[test]

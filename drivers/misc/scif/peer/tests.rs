@@ -20,6 +20,11 @@ use super::{
         Rung,
         Subscription, //
     },
+    questions::{
+        Questions,
+        Reply,
+        Until, //
+    },
 };
 use crate::{
     logic::{
@@ -153,6 +158,65 @@ mod cases {
         bed.record.open();
         assert!(!posted && is_to_ring && is_short);
         bed.record.wait_for_echoes(count)?;
+        bed.end()?;
+        Ok(())
+    }
+
+    /// However often a process asks and is interrupted: it waits for room as everybody does, and answers for nobody go the
+    /// way of all answers.
+    #[test]
+    fn questions_that_are_given_up_do_not_end_a_session() -> Result {
+        const ROUND: u32 = 4096;
+        let bed = Bed::new()?;
+        let questions = KBox::pin_init(Questions::<Reply<u8>>::new(16, 0), GFP_KERNEL)?;
+        let ask = |message: &Toy| {
+            let asked = questions.ask(|_| bed.peer.post(message), |_, _| Err(ERESTARTSYS));
+            assert_eq!(asked, Err(ERESTARTSYS));
+        };
+        let mut number = 0;
+        for _ in 0..3 {
+            // All that wait for the end of something, which comes for all at once.
+            for _ in 0..ROUND {
+                ask(&Toy::CallForLater { number });
+                number += 1;
+            }
+            bed.peer.wait_for_handled()?;
+            assert_eq!(bed.record.count_later(), ROUND as usize);
+            assert_eq!(bed.record.let_go(&bed.peer), ROUND as usize);
+            bed.record.wait_for_echoes(number)?;
+            for _ in 0..ROUND {
+                ask(&Toy::Call { number });
+                number += 1;
+            }
+            bed.record.wait_for_echoes(number)?;
+            bed.record.take_notes();
+        }
+        assert_eq!(questions.count(), 0);
+        assert!(bed.peer.is_drained() && !bed.peer.is_over());
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn who_must_not_wait_does_not_wait_for_room() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Hold {})?;
+        bed.record.wait_until_held()?;
+        let call = Toy::Call { number: 0 };
+        let post = || bed.peer.post_until(&call, Annex::NONE, Until::Now);
+        let mut posted = Ok(());
+        for _ in 0..=bed.peer.control.slots() {
+            posted = post();
+            if posted.is_err() {
+                break;
+            }
+        }
+        // Nor does who sends later, with memory of his own.
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        bed.peer.send(reservation, &Toy::Install {});
+        bed.record.open();
+        assert_eq!(posted, Err(EAGAIN));
+        bed.peer.wait_for_handled()?;
         bed.end()?;
         Ok(())
     }
@@ -315,6 +379,24 @@ mod cases {
         assert!(bed.peer.enter().is_none());
         assert_eq!(bed.peer.post(&Toy::Call { number: 0 }), Err(ENODEV));
         assert!(bed.end()?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_session_with_this_node_itself_that_has_failed_is_made_anew() -> Result {
+        let bed = Bed::that_comes_back(1)?;
+        bed.peer.fail("a test ends it");
+        // There was no memory for the first attempt.
+        bed.record.wait_for_notes(END.len() + 1)?;
+        let mut expected = KVec::new();
+        expected.extend_from_slice(&END, GFP_KERNEL)?;
+        expected.push("online", GFP_KERNEL)?;
+        assert_eq!(bed.record.take_notes(), expected);
+        let peer = bed.next_peer()?;
+        peer.post(&Toy::Call { number: 0 })?;
+        bed.record.wait_for_echoes(1)?;
+        drop(peer);
+        bed.end()?;
         Ok(())
     }
 

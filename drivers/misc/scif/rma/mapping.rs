@@ -226,7 +226,7 @@ pub(crate) fn map(
     // If the connection has ended meanwhile, which takes windows away, that is said.
     let windows = covered.map_err(|error| channel.end_or(error))?;
     if windows.iter().any(|piece| !piece.window.is_reached()) {
-        if !all.said_unreachable.xchg(true, Relaxed) {
+        if !all.said_unreachable.xchg(true, Relaxed) && channel.may_log() {
             pr_notice!(
                 "windows of node {} can't be mapped that this node does not reach by itself; scif_readfrom() and scif_writeto() do for them, the transfers are staged\n",
                 channel.node()

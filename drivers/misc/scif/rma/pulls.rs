@@ -26,14 +26,20 @@ use super::{
     }, //
 };
 use crate::{
-    logic::messages::{
-        Message,
-        Status, //
+    logic::{
+        control_block::Annex,
+        messages::{
+            Message,
+            Status, //
+        },
     },
     memory::windows::Windows,
     peer::{
         channel::Channel,
-        questions::LIMIT, //
+        questions::{
+            Until,
+            LIMIT, //
+        }, //
     }, //
 };
 use kernel::{
@@ -85,9 +91,13 @@ impl Ways {
             operation: operation.clone(),
             engine,
         };
-        let token = self.pulls.put(pull, operation.bytes, engine.is_none())?;
+        let until = match engine {
+            Some(_) => Until::Now,
+            None => Until::Killed,
+        };
+        let token = self.pulls.put(pull, operation.bytes, until)?;
         self.watch_pulls();
-        let posted = channel.post(&message(token));
+        let posted = channel.post_with(&message(token), Annex::NONE);
         if posted.is_err() && self.pulls.take(token).is_some() {
             self.watch_pulls();
             return posted;

@@ -198,10 +198,12 @@ impl Staging {
             Ok(outbox) => outbox,
             Err(EFAULT) => return Err("it offers slots that can't be reached"),
             Err(_) => {
-                pr_warn!(
-                    "no room for what it takes to write where node {} is not reached\n",
-                    self.peer.node()
-                );
+                if self.peer.may_log() {
+                    pr_warn!(
+                        "no room for what it takes to write where node {} is not reached\n",
+                        self.peer.node()
+                    );
+                }
                 return Ok(());
             }
         };

@@ -2,12 +2,12 @@
 
 //! This node as its own peer.
 //!
-//! It has one session as long as the module is loaded. The direct map of all RAM is the aperture, a
+//! It has one session as long as the module is loaded, another one when that has failed. The direct map of all RAM is the aperture, a
 //! doorbell is a function call, and the two ends of the control rings lie in one block: what is posted is
 //! what is taken. So the whole interface works on a machine without any device, and through the same
 //! code.
 //!
-//! Lock: `session` is a leaf, taken in any context.
+//! Locks: `state` stands where `NtbLink::inner` does; `session` is a leaf, taken in any context.
 
 use super::{
     doorbell,
@@ -30,6 +30,7 @@ use crate::{
     logic::control_block::LARGEST,
     sync::{
         list::Listed,
+        log_budget::LogBudget,
         work_queues::WorkQueues, //
     },
     sys::{
@@ -46,16 +47,23 @@ use crate::{
             SharedMemory,
             User, //
         },
+        timer::{
+            PeriodicTimer,
+            Running,
+            Tick, //
+        },
     },
 };
 use kernel::{
-    fmt, impl_has_work, new_spinlock_irq, new_work, pr_info_once,
+    fmt, impl_has_work, new_mutex, new_spinlock_irq, new_work, pr_info_once,
     prelude::*,
     sync::{
         Arc,
         ArcBorrow,
+        Mutex,
         SpinLockIrq, //
     },
+    time::Delta,
     workqueue::{
         Work,
         WorkItem, //
@@ -65,46 +73,68 @@ use kernel::{
 /// What the link is called.
 const NAME: &CStr = c"loopback";
 
+/// As bits: there is no device that has fewer.
+const DOORBELLS: u64 = u32::MAX as u64;
+
 /// The session's nonce: there is no handshake in which it would mean something.
 const NONCE: u32 = 1;
 
 /// The loopback transport; its session ends when this is dropped.
 pub(crate) struct Loopback {
-    path: Arc<LoopbackPath>,
+    home: Arc<Home>,
     _listed: Listed<dyn Link>,
+}
+
+/// Where the session is made, and made anew when it has failed.
+#[pin_data]
+struct Home {
+    sink: Arc<dyn Sink>,
+    queues: Arc<WorkQueues>,
+    log: LogBudget,
+    #[pin]
+    state: Mutex<State>,
+    #[pin]
+    work: Work<Self>,
+}
+
+struct State {
+    /// The way of the session that there is.
+    path: Option<Arc<LoopbackPath>>,
+    /// While there is none, as it could not be made.
+    again: Option<Running<Home>>,
+    /// The transport goes: there is to be no session any more.
+    is_over: bool,
 }
 
 /// See the head of this file.
 #[pin_data]
 struct LoopbackPath {
-    queues: Arc<WorkQueues>,
+    home: Arc<Home>,
     /// None.
     engines: Routes,
     /// As long as it is not over.
     #[pin]
     session: SpinLockIrq<Option<Arc<dyn Session>>>,
-    #[pin]
-    work: Work<Self>,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for LoopbackPath { self.work }
+    impl HasWork<Self> for Home { self.work }
 }
 
-impl WorkItem for LoopbackPath {
+impl WorkItem for Home {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let failed = match &*this.session.lock() {
-            Some(session) => session.ended().is_some(),
-            None => false,
-        };
-        if failed {
-            // Nobody is left who could write to it.
-            if let Some(session) = this.end() {
-                session.forget();
-            }
-        }
+        this.renew();
+    }
+}
+
+/// Tries again to make a session, for which there was no memory.
+impl Tick for Home {
+    const PERIOD: Delta = Delta::from_secs(1);
+
+    fn tick(this: ArcBorrow<'_, Self>) {
+        Self::schedule(this);
     }
 }
 
@@ -115,12 +145,49 @@ impl Loopback {
         queues: &Arc<WorkQueues>,
         links: &Arc<Links>,
     ) -> Result<Self> {
+        let state = State {
+            path: None,
+            again: None,
+            is_over: false,
+        };
+        let home = Arc::pin_init(
+            pin_init!(Home {
+                sink: sink.clone(),
+                queues: queues.clone(),
+                log: LogBudget::new(),
+                state <- new_mutex!(state, "Home::state"),
+                work <- new_work!("Home::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let link: Arc<dyn Link> = home.clone();
+        let listed = links.add(&link)?;
+        let path = home.begin()?;
+        home.state.lock().path = Some(path);
+        // It may have failed already.
+        Home::schedule(home.as_arc_borrow());
+        // From here on dropping it ends the session.
+        Ok(Self {
+            home,
+            _listed: listed,
+        })
+    }
+}
+
+impl Home {
+    /// Runs [`Self::renew`] soon. Any context.
+    fn schedule(this: ArcBorrow<'_, Self>) {
+        // An error says that the work is pending already.
+        let _ = this.queues.link.enqueue(Arc::from(this));
+    }
+
+    /// Makes a session. May sleep.
+    fn begin(self: &Arc<Self>) -> Result<Arc<LoopbackPath>> {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
-                queues: queues.clone(),
+                home: self.clone(),
                 engines: Routes::none(),
                 session <- new_spinlock_irq!(None, "LoopbackPath::session"),
-                work <- new_work!("LoopbackPath::work"),
             }),
             GFP_KERNEL,
         )?;
@@ -129,7 +196,7 @@ impl Loopback {
         let who = Introduction {
             link: NAME,
             node: None,
-            generation: sink.generation(),
+            generation: self.sink.generation(),
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,
@@ -137,56 +204,86 @@ impl Loopback {
             peer_block,
             peer_geometry: LARGEST,
         };
-        let link: Arc<dyn Link> = path.clone();
-        let listed = links.add(&link)?;
-        let session = sink.online(path.clone(), who)?;
+        let session = self.sink.online(path.clone(), who)?;
         *path.session.lock() = Some(session.clone());
-        // What was said, and what has failed, before it was there.
+        // What was said before it was there.
         session.as_arc_borrow().doorbell(doorbell::CONTROL);
-        path.as_arc_borrow().session_failed();
-        // From here on dropping it ends the session.
-        Ok(Self {
-            path,
-            _listed: listed,
-        })
+        Ok(path)
+    }
+
+    /// Ends a session that has failed, and makes another one, now or when there is memory. Link work only.
+    fn renew(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if let Some(path) = state.path.take_if(|path| path.has_failed()) {
+            path.end();
+        }
+        if state.is_over || state.path.is_some() {
+            return;
+        }
+        state.path = self.begin().ok();
+        if state.path.is_some() {
+            state.again = None;
+            // It may have failed already.
+            Self::schedule(self.as_arc_borrow());
+        } else if state.again.is_none() {
+            // Without memory for that, what is scheduled next tries.
+            state.again = PeriodicTimer::start(self.clone()).ok();
+        }
     }
 }
 
 impl LoopbackPath {
-    /// Ends the session, if it has not ended. May sleep.
-    fn end(&self) -> Option<Arc<dyn Session>> {
-        let session = self.session.lock().take()?;
+    fn has_failed(&self) -> bool {
+        let session = self.session.lock();
+        session
+            .as_ref()
+            .is_none_or(|session| session.ended().is_some())
+    }
+
+    /// Ends the session. Nobody is left then who could write to it. May sleep.
+    fn end(&self) {
+        let Some(session) = self.session.lock().take() else {
+            return;
+        };
         session.going();
         session.tear_down();
         session.unreachable();
-        Some(session)
+        self.home.queues.control.flush();
+        self.home.queues.work.flush();
+        session.forget();
     }
 }
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        let session = self.path.end();
-        let queues = &self.path.queues;
-        queues.link.flush();
-        queues.control.flush();
-        queues.work.flush();
-        if let Some(session) = session {
-            session.forget();
+        let (path, timer) = {
+            let mut state = self.home.state.lock();
+            state.is_over = true;
+            (state.path.take(), state.again.take())
+        };
+        drop(timer);
+        if let Some(path) = path {
+            path.end();
         }
+        // What was scheduled has the home.
+        self.home.queues.link.flush();
     }
 }
 
-impl Link for LoopbackPath {
+impl Link for Home {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_up = self.session.lock().is_some();
         f.write_str("loopback ")?;
-        if is_up {
-            let engines = self.engines.len();
-            write!(f, "up - {} {} {engines}", self.mode(), self.reachable())?;
-        } else {
-            f.write_str("down - - - -")?;
+        // Who takes a session down has the lock all the time, and waits for others.
+        let state = self.state.try_lock();
+        match state.as_ref().map(|state| &state.path) {
+            Some(Some(path)) => {
+                let engines = path.engines.len();
+                write!(f, "up - {} {} {engines}", path.mode(), path.reachable())?;
+            }
+            Some(None) => f.write_str("down - - - -")?,
+            None => f.write_str("changing - - - -")?,
         }
-        writeln!(f, " {:#x} - - - - - -", self.doorbells())
+        writeln!(f, " {:#x} - - - - - -", DOORBELLS)
     }
 }
 
@@ -196,7 +293,7 @@ impl Path for LoopbackPath {
     }
 
     fn doorbells(&self) -> u64 {
-        u64::from(u32::MAX)
+        DOORBELLS
     }
 
     fn ring(&self, doorbell: u32) {
@@ -207,9 +304,12 @@ impl Path for LoopbackPath {
         }
     }
 
+    fn may_log(&self) -> bool {
+        self.home.log.admits(NAME)
+    }
+
     fn session_failed(self: ArcBorrow<'_, Self>) {
-        // An error says that the work is pending already.
-        let _ = self.queues.link.enqueue(Arc::from(self));
+        Home::schedule(self.home.as_arc_borrow());
     }
 
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {

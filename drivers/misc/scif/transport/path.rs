@@ -65,9 +65,18 @@ pub(crate) trait Path: Send + Sync {
     /// The doorbells of this side and of the peer, as bits.
     fn doorbells(&self) -> u64;
 
-    /// Rings a doorbell of the peer; nothing happens once the device is gone. Memory written before
-    /// is visible to the peer before.
+    /// Rings a doorbell of the peer; nothing happens once the device is gone, or the link [`Self::was_down`]. Memory written
+    /// before is visible to the peer before.
     fn ring(&self, doorbell: u32);
+
+    /// Whether something may be said in the log that the peer has caused: only so much is, over all of its sessions.
+    fn may_log(&self) -> bool;
+
+    /// Whether the link was seen to be down since the session began, which is over then: what was on the way is lost,
+    /// and a load from the peer may be an error of the bus.
+    fn was_down(&self) -> bool {
+        false
+    }
 
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);

@@ -63,6 +63,9 @@ pub(crate) trait Sink: Send + Sync {
     /// Random, new each time this module is loaded.
     fn generation(&self) -> u64;
 
+    /// Whether a node with this id is there already, or is this one: [`Self::online`] would fail. May sleep.
+    fn is_taken(&self, node: u16) -> bool;
+
     /// A peer is there. May sleep.
     ///
     /// EEXIST if another node has its id, which the peer is told; EFAULT if its control block can't be reached, and

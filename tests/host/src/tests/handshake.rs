@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
+use crate::logic::handshake::{
+    Action, FIRST_PAUSE, Handshake, LONGEST_PAUSE, Reason, Refused, Seen,
+};
 use crate::logic::hello::{Hello, Mode, NoHello};
 
 mod book;
@@ -58,8 +60,10 @@ impl Bench {
                 present: true,
                 link_up: true,
                 hello: Err(NoHello::Absent),
+                is_taken: false,
                 ended: None,
                 fresh_nonce: 11,
+                now: 0,
             },
         }
     }
@@ -92,7 +96,7 @@ impl Bench {
 
     fn step(&mut self, success: bool) -> Action {
         let action = self.machine.next(&self.seen);
-        self.machine.carried_out(&action, success);
+        self.machine.carried_out(&action, success, self.seen.now);
         action
     }
 }
@@ -234,30 +238,108 @@ fn another_version_is_refused_until_it_changes() {
     assert_eq!(bench.step(true), Action::Refuse(Refused::Version(1)));
 }
 
+impl Bench {
+    /// Offers, with this nonce, and comes to a `Begin` with a peer of this nonce, which fails.
+    fn fail_to_begin(&mut self, own: u32, peer: u32) {
+        self.seen.fresh_nonce = own;
+        assert_eq!(self.step(true), Action::Offer { nonce: own });
+        let hello = Hello {
+            nonce: peer,
+            ..fit_hello()
+        };
+        self.show(hello);
+        let echo = Action::Echo {
+            nonce: own,
+            echo: peer,
+        };
+        assert_eq!(self.step(true), echo);
+        let hello = Hello { echo: own, ..hello };
+        self.show(hello);
+        let begin = Action::Begin { nonce: own, hello };
+        assert_eq!(self.step(false), begin);
+        assert!(!self.machine.is_up());
+    }
+
+    /// Whether a peer that shows this nonce now is answered.
+    fn answers(&mut self, nonce: u32) -> bool {
+        self.show(Hello {
+            nonce,
+            ..fit_hello()
+        });
+        matches!(self.machine.next(&self.seen), Action::Echo { .. })
+    }
+}
+
 #[test]
-fn a_peer_with_which_it_does_not_work_is_left_alone_until_the_link_was_down() {
+fn a_session_that_could_not_be_made_is_tried_again_after_longer_and_longer_pauses() {
+    let mut bench = Bench::new();
+    // The ticks may wrap.
+    bench.seen.now = u32::MAX - 5;
+    let mut pause = FIRST_PAUSE;
+    for round in 0..10 {
+        bench.fail_to_begin(100 + round, 200 + round);
+        // An offer is there, with the next nonce, but is not answered yet.
+        bench.seen.fresh_nonce = 300 + round;
+        assert!(matches!(bench.step(true), Action::Offer { .. }));
+        bench.seen.now = bench.seen.now.wrapping_add(pause - 1);
+        assert!(!bench.answers(400 + round), "pause {round}");
+        bench.seen.now = bench.seen.now.wrapping_add(1);
+        assert!(bench.answers(400 + round), "pause {round}");
+        pause = LONGEST_PAUSE.min(2 * pause);
+        // The offer goes, and what is remembered of the peer stays.
+        bench
+            .machine
+            .carried_out(&Action::Withdraw { echoed: false }, true, 0);
+    }
+    assert_eq!(pause, LONGEST_PAUSE);
+}
+
+#[test]
+fn another_life_of_the_peer_and_another_life_of_the_link_are_tried_at_once() {
+    let mut bench = Bench::new();
+    bench.fail_to_begin(11, 1);
+    bench.seen.fresh_nonce = 12;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    assert!(!bench.answers(2));
+    bench.show(Hello {
+        nonce: 3,
+        generation: 71,
+        ..fit_hello()
+    });
+    assert!(matches!(
+        bench.machine.next(&bench.seen),
+        Action::Echo { .. }
+    ));
+    bench.seen.link_up = false;
+    assert_eq!(bench.step(true), Action::Withdraw { echoed: false });
+    bench.seen.link_up = true;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    assert!(bench.answers(2));
+}
+
+/// The next link takes the place of the one that is lost.
+#[test]
+fn a_node_that_is_there_by_another_link_is_refused_as_long_as_it_is() {
+    let refused = Action::Refuse(Refused::Taken(fit_hello().node));
     let mut bench = Bench::offering();
+    bench.seen.is_taken = true;
     bench.show(fit_hello());
+    assert_eq!(bench.step(true), refused);
+    bench.seen.is_taken = false;
     assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+    // It came by the other link meanwhile, and goes again.
     let hello = Hello {
         echo: 11,
         ..fit_hello()
     };
     bench.show(hello);
-    assert_eq!(bench.step(false), Action::Begin { nonce: 11, hello });
-    assert!(!bench.machine.is_up());
-    bench.seen.fresh_nonce = 12;
-    assert_eq!(bench.step(false), Action::Offer { nonce: 12 });
-    // It is forgotten although there was no offer to withdraw.
-    bench.seen.link_up = false;
+    bench.seen.is_taken = true;
+    assert_eq!(bench.step(true), refused);
+    bench.seen.is_taken = false;
+    assert_eq!(bench.step(true), Action::Begin { nonce: 11, hello });
+    // A session that there is is not asked about it.
+    bench.seen.is_taken = true;
     assert_eq!(bench.step(true), Action::Wait);
-    bench.seen.link_up = true;
-    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
-    bench.show(Hello {
-        nonce: 2,
-        ..fit_hello()
-    });
-    assert_eq!(bench.step(true), Action::Echo { nonce: 12, echo: 2 });
 }
 
 #[test]

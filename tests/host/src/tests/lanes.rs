@@ -13,6 +13,9 @@ use crate::logic::control_block::{ANSWERS_OF_ONE, SlotReader, SlotWriter};
 
 const SLOTS: u32 = 4;
 
+/// How many questions of one connection may wait for the end of transfers.
+const MOST_DEFERRED: usize = 6;
+
 /// A ring from one node to another: what lies in it, and its two ends. An entry is how many answers it wants.
 struct Ring {
     writer: SlotWriter,
@@ -131,5 +134,99 @@ proptest! {
         // From any state on, something goes on until all is done.
         while (0..4).fold(false, |goes_on, number| step(number) | goes_on) {}
         prop_assert!(near.is_idle() && far.is_idle());
+    }
+}
+
+/// What happens between processes that ask, and are interrupted, and a peer that answers.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A process asks, if there is room; whether it waits for the answer is all the same to the rings. The answer
+    /// comes at once, or when transfers have ended.
+    Ask { at_once: bool },
+    /// The peer's control work handles a message.
+    Handle,
+    /// All transfers of the peer end.
+    TransfersEnd,
+    /// The asker's control work takes an answer.
+    Take,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => any::<bool>().prop_map(|at_once| Event::Ask { at_once }),
+        8 => Just(Event::Handle),
+        1 => Just(Event::TransfersEnd),
+        5 => Just(Event::Take),
+    ]
+}
+
+/// The peer of processes that ask.
+struct Asked {
+    requests: Ring,
+    answers: Ring,
+    deferred: usize,
+    /// Answers that wait for room, each with the memory that was reserved for it.
+    late: usize,
+    asked: usize,
+    answered: usize,
+}
+
+impl Asked {
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Ask { .. } if self.requests.free() == 0 => (),
+            Event::Ask { at_once } => {
+                self.requests.write(at_once.into());
+                self.asked += 1;
+            }
+            Event::Handle => {
+                while self.late > 0 && self.answers.free() > 0 {
+                    self.answers.write(0);
+                    self.late -= 1;
+                }
+                if self.late > 0 || self.answers.free() < ANSWERS_OF_ONE {
+                    return;
+                }
+                match self.requests.take() {
+                    Some(0) if self.deferred < MOST_DEFERRED => self.deferred += 1,
+                    // Or it says that too many wait.
+                    Some(_) => self.answers.write(0),
+                    None => (),
+                }
+            }
+            Event::TransfersEnd => self.late += std::mem::take(&mut self.deferred),
+            Event::Take => self.answered += usize::from(self.answers.take().is_some()),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// No process can make a node hold more than what it has reserved for one connection, or find no room for an
+    /// answer, which would end the session: however often it asks and gives up.
+    #[test]
+    fn questions_that_are_given_up_are_bounded(events in prop::collection::vec(event(), 0..600)) {
+        let mut asked = Asked {
+            requests: Ring::new(),
+            answers: Ring::new(),
+            deferred: 0,
+            late: 0,
+            asked: 0,
+            answered: 0,
+        };
+        for event in events {
+            asked.happen(event);
+            prop_assert!(asked.deferred + asked.late <= MOST_DEFERRED);
+            for ring in [&asked.requests, &asked.answers] {
+                prop_assert!(ring.entries.len() <= SLOTS as usize);
+            }
+        }
+        for _ in 0..asked.asked + MOST_DEFERRED {
+            for event in [Event::TransfersEnd, Event::Handle, Event::Take] {
+                asked.happen(event);
+            }
+        }
+        prop_assert_eq!(asked.answered, asked.asked);
     }
 }

@@ -261,6 +261,10 @@ impl Stream {
 
     fn wish(&self, wish: &Wish, value: u32, by: Wisher) -> Result<u32> {
         let _use = self.channel.begin_use()?;
+        // The wish is loaded from the peer: not across a link that is known to be down.
+        if self.channel.is_over() {
+            return Err(ENODEV);
+        }
         let header = self.remote()?.reach_header(self.channel.path())?;
         // Who rings at this node itself wakes the sleeper from wherever he is.
         let steers = by == Wisher::Sleeper && !self.channel.peer().is_this;

@@ -279,7 +279,7 @@ impl Windows {
         if let Some(window) = self.exports.get(id) {
             // One that is not listed has served by then, or the transfer goes another way.
             let is_lost = !window.set_answer(status) && status != Status::Done;
-            if is_lost && window.place.is_listed {
+            if is_lost && window.place.is_listed && self.channel.may_log() {
                 pr_warn!(
                     "node {} has lost a window of this node, for lack of memory\n",
                     self.channel.node()

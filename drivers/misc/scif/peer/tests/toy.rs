@@ -20,7 +20,10 @@ use crate::{
             Owner, //
         },
         channel_table::ChannelTable,
-        control::AnnexOf,
+        control::{
+            AnnexOf,
+            Reservation, //
+        },
         service::{
             Attachment,
             Service,
@@ -62,8 +65,7 @@ use kernel::{
         },
         Arc,
         ArcBorrow,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::Delta,
 };
@@ -88,6 +90,8 @@ define_messages! {
     3 Install {};
     /// Nothing more is to be written to the sender's end of a channel.
     4 Close to target {};
+    /// As [`Toy::Call`], but for an echo that comes when the record lets go of all of those.
+    6 CallForLater { number: u32 };
     /// As [`Toy::Call`], with an annex of `words` words, each of which is the number.
     5 CallAtLength { number: u32, words: u32 };
 }
@@ -126,6 +130,9 @@ pub(super) struct Record {
     changed: WaitQueue,
     #[pin]
     pub(super) channels: Mutex<ChannelTable<Channel>>,
+    /// Numbers to be echoed later, with the memory for that.
+    #[pin]
+    later: Mutex<KVVec<(u32, Reservation)>>,
 }
 
 impl Record {
@@ -139,6 +146,7 @@ impl Record {
                 open: Atomic::new(false),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
                 channels <- new_mutex!(ChannelTable::new(), "scif_test::Record::channels"),
+                later <- new_mutex!(KVVec::new(), "scif_test::Record::later"),
             }),
             GFP_KERNEL,
         )
@@ -150,6 +158,21 @@ impl Record {
             self.count.fetch_add(1, Release);
             self.changed.wake_all();
         }
+    }
+
+    /// Sends all echoes that were to come later, at once. Returns how many.
+    pub(super) fn let_go(&self, peer: &Arc<Peer>) -> usize {
+        let later = core::mem::replace(&mut *self.later.lock(), KVVec::new());
+        let count = later.len();
+        for (number, reservation) in later {
+            peer.send(reservation, &Toy::Echo { number });
+        }
+        count
+    }
+
+    /// How many echoes are to come later.
+    pub(super) fn count_later(&self) -> usize {
+        self.later.lock().len()
     }
 
     /// What was noted since the last time.
@@ -247,6 +270,13 @@ impl Attached {
                 record.changed.wake_all();
                 record.wait_until(|record| record.open.load(Acquire))?;
             }
+            Toy::CallForLater { number } => {
+                let reservation = Reservation::new(GFP_KERNEL)?;
+                record
+                    .later
+                    .lock()
+                    .push((number, reservation), GFP_KERNEL)?;
+            }
             Toy::Install {} => self.install()?,
             Toy::Close { target } => {
                 let channel = record.channels.lock().get(target).cloned();
@@ -272,6 +302,7 @@ impl Attachment for Attached {
             Toy::Install {} => "Install",
             Toy::Close { .. } => "Close",
             Toy::CallAtLength { .. } => "CallAtLength",
+            Toy::CallForLater { .. } => "CallForLater",
         });
         Ok(())
     }
@@ -325,11 +356,17 @@ impl Attachment for Installed {
 /// By this id whoever reads the log knows that a test loses its peer.
 const NODE: u16 = u16::MAX;
 
-/// Makes a peer of the first node that comes, and has it echo.
+/// Makes peers of the first nodes that come, and has them echo.
+#[pin_data]
 struct Host {
     common: Common,
     record: Arc<Record>,
-    peer: SetOnce<Arc<Peer>>,
+    /// The one that has come last, until somebody takes it.
+    #[pin]
+    peer: Mutex<Option<Arc<Peer>>>,
+    /// How many sessions there may be, and how often one is refused before the second.
+    sessions: Atomic<u32>,
+    refusals: Atomic<u32>,
 }
 
 impl Sink for Host {
@@ -341,12 +378,25 @@ impl Sink for Host {
         1
     }
 
+    fn is_taken(&self, _node: u16) -> bool {
+        false
+    }
+
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
+        match self.sessions.load(Relaxed) {
+            0 => return Err(ENODEV),
+            1 if self.refusals.load(Relaxed) > 0 => {
+                self.refusals.fetch_sub(1, Relaxed);
+                return Err(ENOMEM);
+            }
+            _ => self.sessions.fetch_sub(1, Relaxed),
+        };
         let status = Held::new(&NodeStatus::new(NODE, false)?);
         let peer = Peer::new(&self.common, path, &who, NODE, status)?;
         let attachment = self.record.as_arc_borrow().attach(&peer)?;
         peer.attach(ECHO, attachment)?;
-        self.peer.populate(peer.clone());
+        *self.peer.lock() = Some(peer.clone());
+        self.record.note("online");
         Ok(peer)
     }
 }
@@ -357,36 +407,60 @@ pub(crate) struct Bed {
     pub(crate) peer: Arc<Peer>,
     pub(super) record: Arc<Record>,
     queues: Arc<WorkQueues>,
+    host: Arc<Host>,
 }
 
 impl Bed {
     pub(crate) fn new() -> Result<Self> {
+        Self::with_sessions(1, 0)
+    }
+
+    /// With another session when the first one has failed, which is refused so often before.
+    pub(super) fn that_comes_back(refusals: u32) -> Result<Self> {
+        Self::with_sessions(2, refusals)
+    }
+
+    fn with_sessions(sessions: u32, refusals: u32) -> Result<Self> {
         let (record, queues) = (Record::new()?, WorkQueues::new()?);
-        let host = Host {
-            common: Common {
-                queues: queues.clone(),
-                observer: record.clone(),
-                heartbeat_timeout: 10,
-            },
-            record: record.clone(),
-            peer: SetOnce::new(),
+        let common = Common {
+            queues: queues.clone(),
+            observer: record.clone(),
+            heartbeat_timeout: 10,
         };
-        let host = Arc::new(host, GFP_KERNEL)?;
+        let of_host = record.clone();
+        let host = Arc::pin_init(
+            pin_init!(Host {
+                common,
+                record: of_host,
+                peer <- new_mutex!(None, "scif_test::Host::peer"),
+                sessions: Atomic::new(sessions),
+                refusals: Atomic::new(refusals),
+            }),
+            GFP_KERNEL,
+        )?;
         let sink: Arc<dyn Sink> = host.clone();
         let loopback = Loopback::start(&sink, &queues, &Links::new()?)?;
-        let peer = host.peer.as_ref().ok_or(ENODEV)?.clone();
+        let peer = host.peer.lock().take().ok_or(ENODEV)?;
+        record.take_notes();
+        record.count.store(0, Relaxed);
         Ok(Self {
             loopback,
             peer,
             record,
             queues,
+            host,
         })
+    }
+
+    /// The peer that has come last, once.
+    pub(super) fn next_peer(&self) -> Result<Arc<Peer>> {
+        self.host.peer.lock().take().ok_or(ENODEV)
     }
 
     /// Ends the session, unless it has ended. Returns what was noted since the last time; EBUSY if
     /// somebody holds what nobody should.
     pub(crate) fn end(self) -> Result<KVec<&'static str>> {
-        drop(self.loopback);
+        drop((self.loopback, self.host));
         self.queues.flush_all();
         let peer = Arc::into_unique_or_drop(self.peer).ok_or(EBUSY)?;
         drop(peer);

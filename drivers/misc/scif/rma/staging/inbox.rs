@@ -201,6 +201,10 @@ impl Inbox {
     /// Says to the peer that it has to ring. Whether that is so: what it has filled before it could see that is
     /// there by then.
     fn fall_asleep(&self, credits: u64) -> Result<bool> {
+        // It is loaded from the peer: not across a link that is known to be down.
+        if self.peer.is_over() {
+            return Err(ENODEV);
+        }
         let mut emptied = self.emptied.lock();
         emptied.sleeps += 1;
         let place = self.peer.path().reach(credits + SLEEPS as u64, 8)?;

@@ -112,6 +112,7 @@ impl Client for NtbLink {
     }
 
     fn link_event(this: ArcBorrow<'_, Self>) {
+        this.note_change();
         Self::schedule(this);
     }
 

@@ -41,6 +41,7 @@ use crate::{
             NoHello, //
         },
     },
+    sync::log_budget::LogBudget,
     sys::{
         dma_map::Guard,
         fate::Fate,
@@ -58,7 +59,9 @@ use kernel::{
     str::CString,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -84,6 +87,7 @@ pub(super) struct NtbLink {
     pub(super) roster: Arc<Roster>,
     /// Of the device.
     pub(super) name: CString,
+    log: LogBudget,
     node: u16,
     /// The doorbells of the device.
     pub(super) register: DoorbellRegister,
@@ -99,6 +103,9 @@ pub(super) struct NtbLink {
     pub(super) timer: Mutex<Option<Running<NtbLink>>>,
     /// What keeps the peer to what it is given.
     pub(super) guard: Guard,
+    /// How often the link was seen to be down. Counted in the event itself: a link that is up again before the work
+    /// has its turn has lost what crossed it.
+    downs: Atomic<u32>,
     /// Doorbells were masked, as they did not stop to ring.
     pub(super) masked: Atomic<bool>,
     /// How often the timer has ticked.
@@ -139,6 +146,7 @@ impl NtbLink {
                 context,
                 roster,
                 name,
+                log: LogBudget::new(),
                 node,
                 register,
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
@@ -150,6 +158,7 @@ impl NtbLink {
                         aperture: None,
                         up: None,
                         grace: GraceList::new(),
+                        downs: 0,
                         reported: false,
                     },
                     "NtbLink::inner"
@@ -157,6 +166,7 @@ impl NtbLink {
                 current <- new_spinlock_irq!(None, "NtbLink::current"),
                 timer <- new_mutex!(None, "NtbLink::timer"),
                 guard,
+                downs: Atomic::new(0),
                 masked: Atomic::new(false),
                 ticks: Atomic::new(0),
                 unsettled: Atomic::new(false),
@@ -174,6 +184,18 @@ impl NtbLink {
     /// The device; none while the link rests, and once the device is being removed.
     pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
         self.device.lock().clone()
+    }
+
+    /// Whether something may be said in the log that the peer has caused. Any context.
+    pub(super) fn may_log(&self) -> bool {
+        self.log.admits(&self.name)
+    }
+
+    /// Says why there is no session, once, until there is one or the link was down.
+    pub(super) fn report(&self, inner: &mut Inner, say: impl FnOnce()) {
+        if !core::mem::replace(&mut inner.reported, true) && self.may_log() {
+            say();
+        }
     }
 
     /// Runs [`Self::step`] soon. Any context.
@@ -262,11 +284,11 @@ impl NtbLink {
                     true
                 }
                 Action::Refuse(refused) => {
-                    inner.report(|| reports::refused(&self.name, *refused));
+                    self.report(&mut inner, || reports::refused(&self.name, *refused));
                     return;
                 }
             };
-            inner.handshake.carried_out(&action, success);
+            inner.handshake.carried_out(&action, success, seen.now);
             if !success {
                 // The next event or tick tries again.
                 return;
@@ -297,8 +319,34 @@ impl NtbLink {
         }
     }
 
+    /// How often the link was seen to be down. Any context.
+    pub(super) fn downs(&self) -> u32 {
+        self.downs.load(Acquire)
+    }
+
+    /// The link has changed: if it is down now, that is noted, and nobody begins to use the session's path any more. Any
+    /// context.
+    pub(super) fn note_change(&self) {
+        let device = self.device.lock();
+        if device.as_ref().is_none_or(|device| device.link_is_up()) {
+            return;
+        }
+        drop(device);
+        self.downs.fetch_add(1, Full);
+        if let Some(session) = &*self.current.lock() {
+            session.going();
+        }
+    }
+
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
-        let link_up = device.is_some_and(|device| device.link_is_up());
+        let is_up = device.is_some_and(|device| device.link_is_up());
+        // A link that rests is not down: there is a farewell.
+        if device.is_some() && !is_up {
+            self.downs.fetch_add(1, Full);
+        }
+        let downs = self.downs();
+        // Also a link that has come up again was down.
+        let link_up = core::mem::replace(&mut inner.downs, downs) == downs && is_up;
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
                 let in_session = inner.up.is_some();
@@ -306,6 +354,7 @@ impl NtbLink {
             }
             None => {
                 inner.mailbox.forget(device);
+                inner.reported = false;
                 Err(NoHello::Absent)
             }
         };
@@ -313,9 +362,12 @@ impl NtbLink {
             present: device.is_some(),
             link_up,
             hello,
+            is_taken: inner.up.is_none()
+                && hello.is_ok_and(|hello| self.context.sink.is_taken(hello.node)),
             ended: inner.up.as_ref().and_then(|up| up.session.ended()),
             // Not zero, which means "none".
             fresh_nonce: (random() as u32).max(1),
+            now: self.now(),
         }
     }
 
@@ -330,7 +382,7 @@ impl NtbLink {
     fn offer(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32) -> bool {
         let Some(device) = device else { return false };
         if inner.grace.make_room().is_err() {
-            inner.report(|| {
+            self.report(inner, || {
                 pr_err!(
                     "{}: no room to keep what the peer may still write to; unbind and bind the driver of the device\n",
                     &*self.name
@@ -357,7 +409,7 @@ impl NtbLink {
             Err(Unsuitable::Device(ENOTCONN)) => false,
             Err(reason) => {
                 inner.make_room();
-                inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
+                self.report(inner, || pr_err!("{}: {}\n", &*self.name, reason));
                 false
             }
         }
@@ -372,7 +424,7 @@ impl NtbLink {
         // A peer with another nonce has let go of whatever was before.
         inner.grace.release_others(echo);
         if let Err(error) = aperture.open(device) {
-            inner.report(|| {
+            self.report(inner, || {
                 pr_err!(
                     "{}: the device does not take the aperture: {:?}; if its windows have changed, unbind and bind its driver\n",
                     &*self.name,

@@ -91,6 +91,8 @@ const CONTROL_READ: u64 = size_of::<u32>() as u64;
 pub(super) struct NtbPath {
     /// Ends the session.
     link: Arc<NtbLink>,
+    /// How often that had been down when the session began.
+    downs: u32,
     /// The aperture as the CPU sees it: a mapping for each window.
     parts: KVec<IoMapping>,
     /// Where one of them ends, counted from `base`.
@@ -121,12 +123,13 @@ struct Held {
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello, and that reaches us through `own`, where all memory that it is told
-    /// of has this fate. May sleep.
+    /// The way to the peer that has said this hello, and that reaches us through `own`, over a link that had been down so
+    /// often at the last look. All memory that the peer is told of has this fate. May sleep.
     pub(super) fn new(
         link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
         own: &Aperture,
+        downs: u32,
         hello: &Hello,
         fate: Option<&Arc<Fate>>,
     ) -> Result<Arc<Self>> {
@@ -144,13 +147,14 @@ impl NtbPath {
             let part = part.min(size);
             parts.push(IoMapping::write_combined(memory, part)?, GFP_KERNEL)?;
             if !device.translates_inbound() {
-                windows.push(
-                    OutboundWindow::lead_to(device, window, start, part, size)?,
-                    GFP_KERNEL,
-                )?;
+                let led = OutboundWindow::lead_to(device, window, start, part, size)?;
+                windows.push(led, GFP_KERNEL)?;
             }
         }
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
+        if link.downs() != downs {
+            return Err(ENOTCONN);
+        }
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
         let stores = Arc::new(Stores::new(), GFP_KERNEL)?;
@@ -162,6 +166,7 @@ impl NtbPath {
         let this = Arc::pin_init(
             pin_init!(Self {
                 link: link.clone(),
+                downs,
                 parts,
                 seams,
                 routes,
@@ -190,7 +195,7 @@ impl NtbPath {
     /// Looks for engines that have come since. May sleep.
     pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
         engines.for_each_working(|engine| {
-            if self.add_engine(engine) {
+            if self.add_engine(engine) && self.link.may_log() {
                 pr_info!(
                     "{}: transfers by DMA engine {} from now on\n",
                     name,
@@ -254,12 +259,20 @@ impl Path for NtbPath {
             return;
         }
         // With the lock, so that the device stays.
-        if let Some(held) = &*self.held.lock() {
+        if let Some(held) = self.held.lock().as_ref().filter(|_| !self.was_down()) {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
             self.read_back();
             let _ = held.device.peer_db_set(bits);
         }
+    }
+
+    fn may_log(&self) -> bool {
+        self.link.may_log()
+    }
+
+    fn was_down(&self) -> bool {
+        self.link.downs() != self.downs
     }
 
     fn session_failed(self: ArcBorrow<'_, Self>) {

@@ -126,13 +126,16 @@ pub(super) fn refused(link: &CStr, refused: Refused) {
             "{link}: the peer speaks version {} of the protocol, this side {VERSION}\n",
             version & 0xff
         ),
+        Refused::Taken(node) => pr_err!(
+            "{link}: no session with node {node}: its node id is taken by another; set node_id= on one of them, or leave this link as the spare one of the same node\n"
+        ),
         Refused::PageSize(shift) => pr_err!(
             "{link}: no session: the peer's pages have 2^{shift} bytes, those of this side 2^{PAGE_SHIFT}\n"
         ),
     }
 }
 
-/// The session that both sides wanted could not begin.
+/// The session that both sides wanted could not begin; it is tried again.
 pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
     let reason = match error {
         EEXIST => "its node id is taken by another; set node_id= on one of them",

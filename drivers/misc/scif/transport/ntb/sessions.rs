@@ -3,7 +3,6 @@
 //! A session with the peer of a link begins, and ends.
 
 use super::{
-    aperture::Aperture,
     link::NtbLink,
     path::NtbPath,
     reports,
@@ -47,12 +46,10 @@ impl NtbLink {
         nonce: u32,
         hello: &Hello,
     ) -> bool {
-        let (Some(device), Some(aperture), Some(block)) =
-            (device, &inner.aperture, inner.block.take())
-        else {
+        let (Some(device), Some(block)) = (device, inner.block.take()) else {
             return false;
         };
-        match self.introduce(device, aperture, &block, nonce, hello) {
+        match self.introduce(device, inner, &block, nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -67,7 +64,7 @@ impl NtbLink {
                 // The peer has begun its session, and writes to our block.
                 inner.close_aperture(Some(device));
                 inner.grace.keep(hello.nonce, Kept::Block(block));
-                reports::no_session(&self.name, hello.node, error);
+                self.report(inner, || reports::no_session(&self.name, hello.node, error));
                 false
             }
         }
@@ -76,13 +73,14 @@ impl NtbLink {
     fn introduce(
         self: &Arc<Self>,
         device: &Arc<NtbDevice>,
-        own: &Aperture,
+        inner: &Inner,
         block: &Arc<SharedMemory>,
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
         let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
-        let path = NtbPath::new(self, device, own, hello, block.fate())?;
+        let own = inner.aperture.as_ref().ok_or(EINVAL)?;
+        let path = NtbPath::new(self, device, own, inner.downs, hello, block.fate())?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),
@@ -101,7 +99,9 @@ impl NtbLink {
             .online(path.clone(), who)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        reports::online(&self.name, hello.node, &path, own, self.guard);
+        if self.may_log() {
+            reports::online(&self.name, hello.node, &path, own, self.guard);
+        }
         Ok(Up {
             session,
             path,
@@ -125,7 +125,9 @@ impl NtbLink {
         };
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
         session.going();
-        pr_info!("node {} is offline: {}\n", peer, reason.text());
+        if self.may_log() {
+            pr_info!("node {} is offline: {}\n", peer, reason.text());
+        }
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.
         let closed = inner.close_aperture(device);

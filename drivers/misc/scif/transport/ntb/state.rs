@@ -50,19 +50,13 @@ pub(super) struct Inner {
     pub(super) aperture: Option<Aperture>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
+    /// How often the link had been down at the last look.
+    pub(super) downs: u32,
     /// Why there is no session was said.
     pub(super) reported: bool,
 }
 
 impl Inner {
-    /// Says why there is no session, once, until there is one or something else to say.
-    pub(super) fn report(&mut self, say: impl FnOnce()) {
-        if !self.reported {
-            self.reported = true;
-            say();
-        }
-    }
-
     /// See [`Aperture::close`].
     pub(super) fn close_aperture(&self, device: Option<&NtbDevice>) -> bool {
         match (device, &self.aperture) {

@@ -8,7 +8,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::new_machine;
-use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
+use crate::logic::handshake::{
+    Action, FIRST_PAUSE, Handshake, LONGEST_PAUSE, Reason, Refused, Seen,
+};
 use crate::logic::hello::{Hello, NoHello, WORDS};
 
 /// What a side has offered, by the book.
@@ -27,6 +29,10 @@ pub(super) struct Side {
     pub(super) generation: u64,
     pub(super) present: bool,
     pub(super) link_up: bool,
+    /// It was down since the last look, and is up again.
+    pub(super) flapped: bool,
+    /// The other node is there by another link.
+    pub(super) is_taken: bool,
     /// Written by the other side, read by this one.
     pub(super) scratchpads: [u32; WORDS],
     /// On the way to them.
@@ -44,8 +50,10 @@ pub(super) struct Side {
     pub(super) last_ended: Option<u32>,
     /// Nonces of peers with which sessions have begun.
     pub(super) begun: BTreeSet<u32>,
-    /// The generation with which a session could not be made.
-    pub(super) rejected: Option<u64>,
+    /// The generation with which a session could not be made, and when it may be answered again.
+    pub(super) failed: Option<(u64, u32)>,
+    /// How long the last pause was.
+    pub(super) pause: u32,
 }
 
 impl Side {
@@ -55,6 +63,8 @@ impl Side {
             generation,
             present: true,
             link_up: false,
+            flapped: false,
+            is_taken: false,
             scratchpads: [0; WORDS],
             under_way: VecDeque::new(),
             history: Vec::new(),
@@ -64,7 +74,8 @@ impl Side {
             session: None,
             last_ended: None,
             begun: BTreeSet::new(),
-            rejected: None,
+            failed: None,
+            pause: 0,
         }
     }
 
@@ -73,7 +84,7 @@ impl Side {
     }
 
     pub(super) fn connected(&self) -> bool {
-        self.present && self.link_up
+        self.present && self.link_up && !self.flapped
     }
 
     /// Words arrive, in the order in which they were written.
@@ -116,7 +127,7 @@ impl Side {
                 assert_eq!(seen.hello, Err(NoHello::Version(version)));
             }
             Action::Refuse(refused) => {
-                assert_eq!(objection(&self.judge_peer(seen)), Some(refused));
+                assert_eq!(objection(seen, &self.judge_peer(seen)), Some(refused));
             }
         }
     }
@@ -124,7 +135,7 @@ impl Side {
     fn judge_echo(&self, seen: &Seen, nonce: u32, echo: u32) {
         let offer = self.offer.expect("nothing is offered");
         let hello = self.judge_peer(seen);
-        assert_eq!(objection(&hello), None);
+        assert_eq!(objection(seen, &hello), None);
         assert_eq!((nonce, echo), (offer.nonce, hello.nonce));
         assert!(
             offer
@@ -137,7 +148,7 @@ impl Side {
     fn judge_begin(&self, seen: &Seen, nonce: u32, hello: &Hello) {
         let offer = self.offer.expect("nothing is offered");
         assert_eq!(*hello, self.judge_peer(seen));
-        assert_eq!(objection(hello), None);
+        assert_eq!(objection(seen, hello), None);
         assert_eq!(nonce, offer.nonce);
         assert_eq!(hello.echo, nonce, "the peer has not seen this side");
         assert!(
@@ -151,7 +162,7 @@ impl Side {
         let (_, peer) = self.session.expect("there is no session");
         let is_true = match reason {
             Reason::DeviceGone => !self.present,
-            Reason::LinkDown => !self.link_up,
+            Reason::LinkDown => !self.link_up || self.flapped,
             Reason::Left => seen.ended == Some(Reason::Left),
             Reason::Failed => seen.ended == Some(Reason::Failed),
             Reason::StartedAnew => seen.hello.is_ok_and(|hello| hello.nonce != peer),
@@ -168,16 +179,17 @@ impl Side {
             self.last_ended,
             "its session has ended, and it may still write"
         );
-        assert_ne!(
-            Some(hello.generation),
-            self.rejected,
-            "it can't be served before the link was down"
+        assert!(
+            self.failed.is_none_or(
+                |(generation, until)| generation != hello.generation || seen.now >= until
+            ),
+            "it can't be served so soon"
         );
         hello
     }
 
     /// Writes into the book what was done.
-    pub(super) fn record(&mut self, action: &Action, success: bool) {
+    pub(super) fn record(&mut self, action: &Action, success: bool, now: u32) {
         match *action {
             Action::Wait => {}
             Action::Offer { nonce } => {
@@ -202,8 +214,16 @@ impl Side {
                 if success {
                     self.session = Some((nonce, hello.nonce));
                     self.looks = 0;
+                    self.failed = None;
                 } else {
-                    self.rejected = Some(hello.generation);
+                    let again = self
+                        .failed
+                        .is_some_and(|(failed, _)| failed == hello.generation);
+                    self.pause = match again {
+                        true => LONGEST_PAUSE.min(2 * self.pause),
+                        false => FIRST_PAUSE,
+                    };
+                    self.failed = Some((hello.generation, now + self.pause));
                 }
             }
             Action::End { .. } => {
@@ -216,9 +236,11 @@ impl Side {
 }
 
 /// What stands against a peer.
-fn objection(hello: &Hello) -> Option<Refused> {
+fn objection(seen: &Seen, hello: &Hello) -> Option<Refused> {
     if hello.page_shift != 12 {
         Some(Refused::PageSize(hello.page_shift))
+    } else if seen.is_taken {
+        Some(Refused::Taken(hello.node))
     } else {
         None
     }

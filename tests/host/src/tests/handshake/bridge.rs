@@ -15,7 +15,7 @@ use proptest::test_runner::Config;
 use super::super::config;
 use super::book::Side;
 use super::{Unfit, fit_hello};
-use crate::logic::handshake::{Action, Reason, Seen};
+use crate::logic::handshake::{Action, LONGEST_PAUSE, Reason, Seen};
 use crate::logic::hello::{Hello, WORDS};
 
 /// In how many looks of each side both must be up, once nothing stands in the way.
@@ -59,6 +59,10 @@ enum Event {
     },
     Forge(Forged),
     Link(bool),
+    /// The link goes down and comes up again before the side looks.
+    Flap,
+    /// The other node is there by another link, or no more.
+    Taken(bool),
     End(Reason),
     /// The device goes.
     Remove,
@@ -94,6 +98,8 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (any::<prop::sample::Index>(), 1..=WORDS)
             .prop_map(|(which, words)| Event::Repeat { which, words }),
         6 => prop::bool::weighted(0.75).prop_map(Event::Link),
+        2 => Just(Event::Flap),
+        3 => prop::bool::weighted(0.3).prop_map(Event::Taken),
         3 => ended.prop_map(Event::End),
         1 => Just(Event::Remove),
         3 => any::<bool>().prop_map(|anew| Event::Probe { anew }),
@@ -111,6 +117,8 @@ fn schedule(with_forgeries: bool) -> BoxedStrategy<Vec<(usize, Event)>> {
 struct World {
     sides: [Side; 2],
     numbers: u32,
+    /// In ticks.
+    now: u32,
     /// All nonces that were ever offered, by anybody.
     offered: BTreeSet<u32>,
 }
@@ -120,6 +128,7 @@ impl World {
         Self {
             sides: [Side::new(100), Side::new(200)],
             numbers: 0,
+            now: 0,
             offered: BTreeSet::new(),
         }
     }
@@ -133,20 +142,23 @@ impl World {
     /// One look, and one action. Returns that.
     fn look(&mut self, which: usize, success: bool) -> Action {
         let fresh_nonce = self.number();
+        self.now += 1;
         let [first, second] = &mut self.sides;
         let (side, other) = match which {
             0 => (first, second),
             _ => (second, first),
         };
         if !side.connected() {
-            side.rejected = None;
+            side.failed = None;
         }
         let seen = Seen {
             present: side.present,
-            link_up: side.link_up,
+            link_up: side.link_up && !side.flapped,
             hello: side.hello(),
+            is_taken: side.is_taken,
             ended: side.ended,
             fresh_nonce,
+            now: self.now,
         };
         let action = side.machine.next(&seen);
         assert_eq!(side.machine.next(&seen), action, "asked twice");
@@ -169,8 +181,9 @@ impl World {
             other.under_way.extend(words.into_iter().enumerate());
             other.history.push(words);
         }
-        side.record(&action, success);
-        side.machine.carried_out(&action, success);
+        side.record(&action, success, self.now);
+        side.machine.carried_out(&action, success, self.now);
+        side.flapped = false;
         side.looks += 1;
         self.check();
         action
@@ -264,6 +277,8 @@ impl World {
             }
             Event::Forge(forged) => self.forge(which, forged),
             Event::Link(up) => side.link_up = *up,
+            Event::Flap => side.flapped = true,
+            Event::Taken(taken) => side.is_taken = *taken,
             Event::End(ended) => {
                 if side.session.is_some() {
                     side.ended = Some(*ended);
@@ -304,14 +319,12 @@ impl World {
     /// From now on nothing goes wrong. A flap of the links, or the last words of each side, must
     /// have come through: nobody says the same twice.
     fn calm_down(&mut self, flap: bool) {
-        let is_rejected = |side: &Side, other: &Side| side.rejected == Some(other.generation);
         for which in 0..2 {
             self.probe(which, false);
         }
-        let [first, second] = &self.sides;
-        let flap = flap || is_rejected(first, second) || is_rejected(second, first);
         for which in 0..2 {
             let side = &mut self.sides[which];
+            side.is_taken = false;
             if flap {
                 side.link_up = false;
                 side.deliver(usize::MAX);
@@ -332,6 +345,8 @@ impl World {
             if self.are_up() {
                 return;
             }
+            // Whoever could not make a session tries again.
+            self.now += LONGEST_PAUSE;
             for which in 0..2 {
                 // The heart of a partner that has another session, or none, does not beat.
                 let are_up = self.are_up();

@@ -139,6 +139,10 @@ impl Outbox {
     /// Says for how many empty slots this side wants to be rung. What the peer has counted before it could see
     /// that is there when this returns.
     pub(super) fn wish_for(&self, emptied: u64) -> Result {
+        // It is loaded from the peer: not across a link that is known to be down.
+        if self.peer.is_over() {
+            return Err(ENODEV);
+        }
         let place = self
             .peer
             .path()
