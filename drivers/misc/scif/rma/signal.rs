@@ -46,7 +46,7 @@ pub(super) struct Signal {
     local: Option<(LocalPiece, u64)>,
     remote: Option<(RemotePiece, u64)>,
     /// For what is remote, if this end does not reach it.
-    pub(super) outbox: Option<Arc<Outbox>>,
+    outbox: Option<Arc<Outbox>>,
 }
 
 /// The range of a value. EINVAL unless it is aligned to 4 bytes and inside one page, ENXIO if there
@@ -85,6 +85,11 @@ impl Signal {
             remote,
             outbox,
         })
+    }
+
+    /// Whether it may have to wait for the peer: its value goes through slots.
+    pub(super) fn waits(&self) -> bool {
+        self.outbox.is_some()
     }
 
     /// Stores the values. May sleep. The caller is inside the peer.

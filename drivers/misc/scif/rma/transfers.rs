@@ -9,11 +9,9 @@
 
 use super::{
     caches::Caches,
+    deferred::MAX_DEFERRED,
     fence::Answer,
-    marks::{
-        Marks,
-        MAX_DEFERRED, //
-    },
+    marks::Marks,
     operation::{
         are_reached,
         Caller,
@@ -164,7 +162,7 @@ impl Transfers {
     pub(crate) fn drain(&self) {
         self.ways.drain_pulls(&self.channel, &self.windows);
         self.marks.drain();
-        self.marks.run_due(true);
+        self.marks.as_arc_borrow().run_due(true);
     }
 
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
