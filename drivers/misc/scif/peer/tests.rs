@@ -32,6 +32,7 @@ use crate::{
             PeerMessage, //
         },
     },
+    sync::patience::Patience,
     sys::workqueue::Queue,
     transport::{
         doorbell,
@@ -384,7 +385,7 @@ mod cases {
         drop(last);
         assert_eq!(bed.record.take_notes(), ["uses ended"]);
         // Not told again: nobody is inside any more.
-        channel.drain_uses();
+        assert!(channel.drain_uses(&Patience::Endless));
 
         // All that it may have to say: the peer hears each, and no more.
         for _ in 0..2 * SENT_ONCE {

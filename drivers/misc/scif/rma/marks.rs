@@ -37,7 +37,10 @@ use crate::{
         },
     },
     peer::{
-        channel::Channel,
+        channel::{
+            Channel,
+            State, //
+        },
         control::Reservation, //
     },
     sync::{
@@ -108,6 +111,8 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
+    /// Transfers under way whose end is up to the peer.
+    left_to_peer: Atomic<u64>,
     read: Flow,
     written: Flow,
     #[pin]
@@ -156,6 +161,10 @@ impl Completion for Marks {
             &result,
         );
         let failed = result.is_err();
+        if operation.is_left_to_peer {
+            // First, so that it never counts for a transfer that is under way.
+            self.left_to_peer.fetch_sub(1, Relaxed);
+        }
         let moved = self
             .numbers
             .lock()
@@ -179,6 +188,7 @@ impl Marks {
             pin_init!(Self {
                 channel: channel.clone(),
                 numbers <- new_spinlock_irq!(Numbers::new(), "Marks::numbers"),
+                left_to_peer: Atomic::new(0),
                 read: Flow::new(),
                 written: Flow::new(),
                 deferred <- new_mutex!(Deferred::default(), "Marks::deferred"),
@@ -193,13 +203,17 @@ impl Marks {
 
     // ----- transfers ---------------------------------------------------------------------------
 
-    /// Takes a number for a transfer; waits while too many are under way. Killable.
-    pub(super) fn begin(&self) -> Result<Sequence> {
+    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. Killable.
+    pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
         let begin = || self.numbers.lock().begin();
-        match begin() {
-            Some(sequence) => Ok(sequence),
-            None => self.channel.waiters()?.wait_killable(begin),
+        let begun = match begin() {
+            Some(sequence) => sequence,
+            None => self.channel.waiters()?.wait_killable(begin)?,
+        };
+        if is_left_to_peer {
+            self.left_to_peer.add(1, Relaxed);
         }
+        Ok(begun)
     }
 
     /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
@@ -275,14 +289,19 @@ impl Marks {
         }
     }
 
-    /// Waits until all transfers are over. An engine that stops is given up, a peer that keeps slots or reads for two
-    /// minutes is lost. What the transfers used is released soon after. May sleep.
-    pub(crate) fn drain(&self) {
-        let last = self.last_issued();
-        self.poll_until(|| self.is_complete(last));
+    /// Waits until all transfers are over that need nobody but this node's engines: one that stops is given up. What they
+    /// used is released soon after. May sleep.
+    pub(super) fn drain_own(&self) {
+        let is_done = || self.numbers.lock().in_flight() <= self.left_to_peer.load(Relaxed);
+        self.poll_until(is_done);
         if let Ok(waiters) = self.channel.waiters() {
-            waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
+            waiters.wait_uninterruptible(|| is_done().then_some(()));
         }
+    }
+
+    /// Whether all transfers have ended, and all that waits behind them was done. Any context.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_complete(self.last_issued()) && self.deferred_count.load(Relaxed) == 0
     }
 
     /// Whether there ever was a transfer.
@@ -435,7 +454,15 @@ impl Marks {
     }
 
     fn note_count(&self, deferred: &Deferred) {
-        self.deferred_count.store(deferred.count(), Relaxed);
+        let count = deferred.count();
+        self.deferred_count.store(count, Relaxed);
+        if count == 0 {
+            // Stored first, then looked at; whoever closes this end does it the other way round.
+            barrier::smp_mb(barrier::Full);
+            if self.channel.state() == State::Closed {
+                self.channel.wake();
+            }
+        }
     }
 
     /// Forgets what is deferred: nobody waits for it any more. May sleep.
@@ -455,7 +482,7 @@ impl Marks {
         ask: impl FnOnce() -> Result,
         f: impl FnOnce() -> Result,
     ) -> Result {
-        let number = self.begin()?;
+        let number = self.begin(false)?;
         ask()?;
         self.numbers.lock().end(number, false, false);
         let Some(Due::Signal(sequence, signal, asker)) = self.take_due(false, true) else {

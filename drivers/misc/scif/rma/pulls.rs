@@ -30,7 +30,6 @@ use crate::{
         Message,
         Status, //
     },
-    memory::windows::Windows,
     peer::{
         channel::Channel,
         questions::LIMIT, //
@@ -57,7 +56,6 @@ const REFUSED: Delta = Delta::from_secs(10);
 
 /// A pull that the peer has not answered.
 pub(super) struct Pull {
-    channel: Arc<Channel>,
     operation: Arc<Operation>,
     /// Which of the path's engines reads if the peer does not want to write. None if the peer must.
     engine: Option<usize>,
@@ -81,7 +79,6 @@ impl Ways {
         message: impl FnOnce(u32) -> Message,
     ) -> Result {
         let pull = Pull {
-            channel: channel.clone(),
             operation: operation.clone(),
             engine,
         };
@@ -133,32 +130,6 @@ impl Ways {
             (_, None) => Err(EIO),
         };
         pull.operation.end(result);
-    }
-
-    /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
-    /// that it was offered for them, or is lost. May sleep.
-    pub(super) fn drain_pulls(&self, channel: &Arc<Channel>, windows: &Windows) {
-        let Ok(waiters) = channel.waiters() else {
-            return;
-        };
-        let is_ours = |(pull, _): &(&Pull, _)| Arc::ptr_eq(&pull.channel, channel);
-        let count = || self.pulls.with(|pulls| pulls.filter(is_ours).count());
-        let left = || (count(), windows.count_unlisted());
-        let done = || match left() {
-            (0, unlisted) if unlisted == 0 || channel.is_over() => Some(()),
-            _ => None,
-        };
-        loop {
-            let before = left();
-            if waiters.wait_uninterruptible_timeout(LIMIT, done).is_some() {
-                return;
-            }
-            // What it does for others does not count.
-            if left() == before {
-                self.peer
-                    .fail("it does not let go of what it was to write to");
-            }
-        }
     }
 
     /// The peer is lost: ends all, for good. May sleep.

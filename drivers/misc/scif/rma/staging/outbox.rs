@@ -103,7 +103,7 @@ pub(in crate::rma) struct Outbox {
     /// The peer was rung since it has gone to sleep for this time.
     answered: Atomic<u64>,
     #[pin]
-    room: WaitQueue,
+    pub(super) room: WaitQueue,
     #[pin]
     work: Work<Self>,
 }
