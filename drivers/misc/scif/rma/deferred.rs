@@ -89,7 +89,7 @@ impl Deferred {
             return None;
         }
         let is_due = |sequence, (signal, _): &(Signal, _)| {
-            is_complete(sequence) && (may_wait || !signal.waits())
+            is_complete(sequence) && (may_wait || signal.outbox.is_none())
         };
         let (sequence, (signal, asker)) = take_first(&mut self.signals, is_due)?;
         self.is_giving = true;
@@ -102,10 +102,10 @@ impl Deferred {
         self.count -= 1;
     }
 
-    /// Whether the next signal is due.
-    pub(super) fn has_due_signal(&self, is_complete: impl Fn(Sequence) -> bool) -> bool {
-        let mut signals = self.signals.keys();
-        !self.is_giving && signals.next().is_some_and(|key| is_complete(key.0))
+    /// The next signal, if it is due, and no other one is being given.
+    pub(super) fn due_signal(&self, is_complete: impl Fn(Sequence) -> bool) -> Option<&Signal> {
+        let (key, (signal, _)) = self.signals.iter().next()?;
+        (!self.is_giving && is_complete(key.0)).then_some(signal)
     }
 
     /// Takes all of it out but the signal that is being given.

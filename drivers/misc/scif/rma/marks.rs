@@ -445,10 +445,11 @@ impl Marks {
         let is_complete = |sequence| self.is_complete(sequence);
         let due = deferred.take(is_complete, may_wait);
         self.note_count(&deferred);
-        if due.is_none() && deferred.has_due_signal(is_complete) {
-            // An error says that it is about to run anyway.
-            let this: Arc<Self> = self.into();
-            let _ = self.channel.queues.patient.enqueue::<_, 1>(this);
+        let waiting = deferred.due_signal(is_complete).filter(|_| due.is_none());
+        let outbox = waiting.and_then(|signal| signal.outbox.clone());
+        drop(deferred);
+        if let Some(outbox) = outbox {
+            outbox.enqueue::<Arc<Self>, 1>(self.into());
         }
         due
     }

@@ -45,8 +45,8 @@ const SIZE: u64 = 8;
 pub(super) struct Signal {
     local: Option<(LocalPiece, u64)>,
     remote: Option<(RemotePiece, u64)>,
-    /// For what is remote, if this end does not reach it.
-    outbox: Option<Arc<Outbox>>,
+    /// For what is remote, if this end does not reach it: then the signal may have to wait for slots.
+    pub(super) outbox: Option<Arc<Outbox>>,
 }
 
 /// The range of a value. EINVAL unless it is aligned to 4 bytes and inside one page, ENXIO if there
@@ -85,11 +85,6 @@ impl Signal {
             remote,
             outbox,
         })
-    }
-
-    /// Whether it may have to wait for the peer: its value goes through slots.
-    pub(super) fn waits(&self) -> bool {
-        self.outbox.is_some()
     }
 
     /// Stores the values. May sleep. The caller is inside the peer.

@@ -244,6 +244,9 @@ impl Staging {
     pub(crate) fn drained(&self) {
         let subscription = self.subscription.lock().take();
         drop(subscription);
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.drained();
+        }
     }
 
     /// It has let go of all memory of this node.
