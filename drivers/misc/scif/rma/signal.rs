@@ -112,7 +112,6 @@ impl Signal {
             // The signal must not overtake what it stands for.
             flush_writes();
             let _ = store_remote(channel, &piece, value);
-            flush_writes();
         }
     }
 }
@@ -138,11 +137,5 @@ fn store_staged(
 
 fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {
     let (address, _) = piece.window.extents.at(piece.offset).ok_or(ENXIO)?;
-    let place = channel.path().reach(address, SIZE)?;
-    if address % SIZE == 0 {
-        return place.write_u64(0, value);
-    }
-    // Four bytes off: in two stores, the lower half last.
-    place.write_u32(4, (value >> 32) as u32)?;
-    place.write_u32(0, value as u32)
+    channel.path().reach(address, SIZE)?.store_u64(value)
 }

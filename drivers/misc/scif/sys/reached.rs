@@ -314,9 +314,9 @@ impl Reached<'_> {
         }
     }
 
-    /// Stores a number that is all of it, little-endian: in one access where it is aligned, else in
-    /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
-    pub(super) fn store_u64(&self, value: u64) -> Result {
+    /// Stores a number that is all of it, little-endian, before anything that is stored later: in one access where it is
+    /// aligned, else in two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
+    pub(crate) fn store_u64(&self, value: u64) -> Result {
         if self.span.len != size_of::<u64>() {
             return Err(EINVAL);
         }
