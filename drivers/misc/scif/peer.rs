@@ -80,6 +80,7 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
+    time::Delta,
     workqueue::Work,
 };
 use liveness::Liveness;
@@ -338,6 +339,13 @@ impl Peer {
     /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
     /// for handlers of messages.
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
+        let in_time = self.wait_for_handled_within(questions::LIMIT)?;
+        // It may have taken back what had come.
+        questions::in_time(self, in_time.then_some(Ok(())))
+    }
+
+    /// As [`Self::wait_for_handled`], but no longer than this. Returns whether they were.
+    pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<bool> {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
         let is_handled = || self.is_over() || self.control.handled() >= arrived;
@@ -345,14 +353,14 @@ impl Peer {
             self.schedule_control();
             let handled = || is_handled().then_some(());
             let waiters = &self.control.waiters;
-            let waited = waiters.wait_killable_timeout(questions::LIMIT, handled)?;
-            // It may have taken back what had come.
-            questions::in_time(self, waited.map(Ok))?;
+            if waiters.wait_killable_timeout(limit, handled)?.is_none() {
+                return Ok(false);
+            }
         }
         if self.is_over() {
             return Err(ENODEV);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Rings for the messages that were written and not rung for.

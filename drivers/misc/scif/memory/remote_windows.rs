@@ -70,7 +70,11 @@ use kernel::{
         Mutex,
         UniqueArc, //
     },
+    time::Delta, //
 };
+
+/// How long `mmap` waits until all is handled that the peer has said.
+const MMAP_LIMIT: Delta = Delta::from_millis(500);
 
 #[derive(Default)]
 struct Tables {
@@ -155,13 +159,20 @@ impl RemoteWindows {
     }
 
     /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
-    /// does not allow that.
+    /// does not allow that. The caller may be in `mmap`, for which others wait: so it does not wait long for a peer that
+    /// keeps this node from handling what it says.
     pub(crate) fn cover_for_long(
         &self,
         range: Range,
         protection: u32,
     ) -> Result<KVVec<RemotePiece>> {
-        let pieces = self.cover_now(range, protection)?;
+        let pieces = match self.cover(range, protection) {
+            Err(ENXIO) => {
+                self.channel.wait_for_handled_within(MMAP_LIMIT)?;
+                self.cover(range, protection)?
+            }
+            covered => covered?,
+        };
         let refused = pieces
             .iter()
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);

@@ -216,6 +216,11 @@ mod cases {
             bed.peer.wait_for_handled()?;
             assert!(bed.peer.control.handled() > number.into());
         }
+        let handling = bed.peer.handling.lock();
+        bed.peer.post(&Toy::Call { number: 100 })?;
+        assert_eq!(bed.peer.wait_for_handled_within(LOOK), Ok(false));
+        drop(handling);
+        bed.peer.wait_for_handled()?;
         bed.peer.fail("a test ends it");
         assert_eq!(bed.peer.wait_for_handled(), Err(ENODEV));
         bed.end()?;
