@@ -284,6 +284,48 @@ static void signal_unaligned(void)
 	expect_value(differs_from_byte(windows.memory, 0, PAGE), -1);
 }
 
+#define COUNTS	3000
+
+/* Where a count is seen that is less than one before, or 0. */
+static void *watch_count(void *data)
+{
+	struct windows *windows = data;
+	__u64 seen = 0, count;
+
+	while (seen < COUNTS) {
+		count = word_at(windows, 0);
+		if (count < seen)
+			return (void *)count;
+		seen = count;
+	}
+	return NULL;
+}
+
+static void signal_counts(void)
+{
+	struct windows windows = connected_windows(8);
+	pthread_t watcher = in_thread(watch_count, &windows);
+	__u64 seen = 0, count;
+	int i;
+
+	/* Some find that all transfers have ended, and some do not. */
+	for (i = 1; i <= COUNTS; i++) {
+		if (i % 3)
+			expect_value(scif_writeto(windows.pair.here, windows.offset + PAGE,
+						  2 * PAGE, windows.peer_offset + PAGE, 0), 0);
+		expect_value(scif_fence_signal(windows.pair.here, windows.offset, i,
+					       windows.peer_offset, i, SELF | LOCAL | REMOTE), 0);
+		if (i % 100)
+			continue;
+		count = peer_word_at(&windows, 0);
+		expect(count >= seen && count <= (__u64)i);
+		seen = count;
+	}
+	wait_until(peer_word_at(&windows, 0) == COUNTS);
+	wait_until(word_at(&windows, 0) == COUNTS);
+	expect(!thread_result(watcher));
+}
+
 static void signal_four_aligned(void)
 {
 	static const __u64 value = 0x0123456789abcdefULL;
@@ -495,5 +537,6 @@ const struct test_case fence_cases[] = {
 	PAIR(signal_after_own_reads, "signal.after-data"),
 	PAIR(signal_after_peers_data, "signal.after-peers-data"),
 	PAIR(signal_many, "signal.both"),
+	PAIR(signal_counts, "signal.in-order"),
 	{ }
 };

@@ -598,6 +598,8 @@ const struct rule rules[] = {
 	  "SIGNAL_REMOTE writes rval at roff in the peer's window" },
 	{ "signal.both", "header, fence_signal",
 	  "both at a time" },
+	{ "signal.in-order", "Documentation/abi.rst",
+	  "signals of one end are stored in the order in which they were asked for" },
 	{ "signal.init-peer", "semantics, fence_signal",
 	  "with INIT_PEER, too, lval goes to the own window and rval to the peer's" },
 	{ "signal.init-flags", "header, fence_signal",

@@ -58,6 +58,7 @@ test_files! {
     scif_limits
     scif_engines
     scif_node_loss
+    scif_patience
     scif_power
     scif_push
     scif_ring

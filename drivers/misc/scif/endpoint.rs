@@ -312,7 +312,8 @@ impl Endpoint {
                 listener.close();
             }
             State::Connecting(connection, _) | State::Connected(connection, _) => {
-                connection.close()
+                let exits_since = *self.state.exits_since.lock();
+                connection.close_with(exits_since)
             }
         }
         self.waiters.wake_all();

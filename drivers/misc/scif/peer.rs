@@ -361,13 +361,13 @@ impl Peer {
     /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
     /// for handlers of messages.
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
+        let in_time = self.wait_for_handled_within(questions::LIMIT)?;
         // It may have taken back what had come.
-        let handled = self.wait_for_handled_within(questions::LIMIT)?;
-        questions::in_time(self, handled.map(Ok))
+        questions::in_time(self, in_time.then_some(Ok(())))
     }
 
-    /// As [`Self::wait_for_handled`], for so long at most; none if they were not handled by then.
-    pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<Option<()>> {
+    /// As [`Self::wait_for_handled`], but no longer than this. Returns whether they were.
+    pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<bool> {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
         let is_handled = || self.is_over() || self.control.handled() >= arrived;
@@ -376,13 +376,13 @@ impl Peer {
             let handled = || is_handled().then_some(());
             let waiters = &self.control.waiters;
             if waiters.wait_killable_timeout(limit, handled)?.is_none() {
-                return Ok(None);
+                return Ok(false);
             }
         }
         if self.is_over() {
             return Err(ENODEV);
         }
-        Ok(Some(()))
+        Ok(true)
     }
 
     /// Rings for the messages that were written and not rung for.

@@ -5,7 +5,7 @@
 //! A caller's copy begins in `transfers.rs`. There is one decision on how it goes, in `ways.rs`, and one path for each
 //! way: by the processor (`cpu_copy.rs`), by an engine (`transfer.rs`), through slots (`staging.rs`), or by the peer
 //! (`pulls.rs`, whose requests arrive in `pushes.rs`). All ways share and end one `operation.rs`. A transfer has a
-//! number of `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest.
+//! number of `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest; what waits for those is in `deferred.rs`.
 //!
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers
 //! - `caches.rs`: all registration caches, and how they give memory up that the kernel is short of
@@ -14,6 +14,7 @@
 
 pub(crate) mod caches;
 mod cpu_copy;
+mod deferred;
 pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;

@@ -35,7 +35,7 @@
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`,
+//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`, `Outbox::signals`,
 //!    `RegistrationCache::removing`
 //! 7. `RegistrationCache::table`, `Places::taking`;
 //!    below them `SharedTable::entries`
@@ -47,7 +47,7 @@
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,
 //!     `NodeStatus::sessions`, `Channel::choosing`, `Outbox::state`, `Transfers::peer_last`, `Ways::refused`,
-//!     `Ways::reservations`
+//!     `Ways::reservations`, `Standing::exits_since`
 //!
 //! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.

@@ -11,5 +11,6 @@ pub(crate) mod in_flight;
 pub(crate) mod list;
 pub(crate) mod log_budget;
 pub(crate) mod outcome;
+pub(crate) mod patience;
 pub(crate) mod shared;
 pub(crate) mod work_queues;

@@ -25,6 +25,7 @@ use crate::{
     arguments::PortId,
     sys::{
         current::{
+            can_be_killed,
             descriptor_table,
             Process, //
         },
@@ -41,6 +42,7 @@ use kernel::{
         },
         Arc, //
     },
+    time::Instant,
     types::ScopeGuard, //
 };
 
@@ -128,6 +130,10 @@ impl Endpoint {
     /// while others or running calls may keep the endpoint: whoever of the same process waits in
     /// accept returns, and with the last one goes what the process has accepted and not taken over.
     pub(crate) fn flush(&self, table: usize, is_last: impl FnOnce() -> bool) {
+        if !can_be_killed() {
+            // All descriptors of a task that exits come here before the first one of them is released.
+            *self.state.exits_since.lock() = Some(Instant::now());
+        }
         self.flushed_by.store(table, Relaxed);
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();

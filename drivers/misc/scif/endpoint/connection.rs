@@ -15,19 +15,22 @@
 //!
 //! Close waits, in this order, for
 //!
-//! 1. this end's own transfers: an engine that stops is given up after seconds, a peer that does not empty slots or
-//!    answer reads for two minutes is lost;
+//! 1. this end's own transfers, and signals behind them: an engine that stops is given up after seconds;
 //! 2. callers that are inside the channel: each copies one chunk at most;
-//! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. A kill ends
-//!    that; a task that can't be killed waits two seconds. If memory was lent, the peer is lost after ten;
+//! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. If memory was lent,
+//!    the peer is lost after ten seconds;
 //! 4. the control work, if it releases this end's memory right now.
+//!
+//! What of this is up to the peer (slots, reads, `CloseDone`) a process waits for until it is killed, and then for two
+//! seconds in all, as does one that exits for all of its descriptors (`sync/patience.rs`). Signals that are not given by
+//! then are forgotten; transfers end by themselves, as the peer lets them, and keep their memory until then.
 //!
 //! The loss of the peer ends each of these. What the caller can see, port, pins and charges, is gone when close has
 //! returned, but for windows
 //!
 //! - that the peer has mapped,
 //! - that the peer can't be kept out of, because the device is gone,
-//! - that the peer does not release while the process is being killed.
+//! - that the peer does not release while the process is being killed, as windows or for transfers.
 
 use super::{
     contact::Contact,
@@ -59,14 +62,14 @@ use crate::{
         marks::Progress,
         transfers::Transfers, //
     },
-    sync::flow::{
-        Flow,
-        Moved, //
+    sync::{
+        flow::{
+            Flow,
+            Moved, //
+        },
+        patience::Patience, //
     },
-    sys::{
-        current::can_be_killed,
-        trace, //
-    }, //
+    sys::trace, //
 };
 use kernel::{
     new_mutex,
@@ -80,11 +83,11 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
-    time::Delta, //
+    time::{
+        Instant,
+        Monotonic, //
+    },
 };
-
-/// How long a task that no signal can end (any more) waits for `CloseDone`. Other tasks wait until killed.
-const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
 
 /// Which ports it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,12 +281,23 @@ impl Connection {
     /// Closes this end. May sleep; the head of this file says what for. Not for calling from the control work, which
     /// hears the peer's answer.
     pub(super) fn close(&self) {
+        self.close_with(None);
+    }
+
+    /// As [`Self::close`], for a task that exits, if it does so, since then.
+    pub(super) fn close_with(&self, exits_since: Option<Instant<Monotonic>>) {
         trace::close(|| self.traced(Ok(())));
+        let patience = match self.windows.are_lent() {
+            true => Patience::Endless,
+            false => Patience::of_process(exits_since),
+        };
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
         self.transfers.close_questions();
-        self.transfers.drain();
-        self.channel.drain_uses();
+        self.transfers.drain(&patience);
+        if !self.channel.drain_uses(&patience) {
+            self.transfers.give_up();
+        }
         self.transfers.marks.finish_deferred();
         self.windows.revoke_all();
         self.transfers.cache.close();
@@ -294,7 +308,7 @@ impl Connection {
                     target,
                     source: self.channel.id,
                 });
-                self.wait_for_peer_transfers();
+                self.wait_for_peer_transfers(&patience);
             }
             (State::Requested, _) => {
                 // Stays in the table until the request is refused or its acceptance has been
@@ -323,20 +337,16 @@ impl Connection {
     }
 
     /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
-    /// its windows under way, and has let go of those that it has not mapped. Killable; the loss of the peer
-    /// ends the wait.
-    fn wait_for_peer_transfers(&self) {
+    /// its windows under way, and has let go of those that it has not mapped. The loss of the peer ends the wait, and so
+    /// does the end of `patience`.
+    fn wait_for_peer_transfers(&self, patience: &Patience) {
         let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.held().windows) else {
             return;
         };
-        let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
-        let waited = self.windows.wait_if_lent(&waiters, done);
-        if waited || (can_be_killed() && waiters.wait_killable(done).is_ok()) {
-            return;
+        let done = || self.close_answered.load(Relaxed) || self.channel.is_over();
+        if !self.windows.wait_if_lent(&waiters, || done().then_some(())) {
+            patience.wait_for_answer(&waiters, done);
         }
-        // Who waits for the end of a process wants its memory back then; but not for any time that
-        // the peer might like.
-        let _ = waiters.wait_uninterruptible_timeout(CLOSE_TIMEOUT, done);
     }
 }
 

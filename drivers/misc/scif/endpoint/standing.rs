@@ -25,13 +25,18 @@ use crate::{
     sys::current::Identity, //
 };
 use kernel::{
-    new_mutex,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         Arc,
         Mutex,
         MutexGuard,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
     },
 };
 
@@ -94,6 +99,9 @@ pub(super) struct Standing {
     /// closed.
     #[pin]
     pub(super) name: Mutex<Option<BoundName>>,
+    /// When a task that exits has closed its descriptor of it, at last.
+    #[pin]
+    pub(super) exits_since: SpinLock<Option<Instant<Monotonic>>>,
 }
 
 impl Standing {
@@ -105,6 +113,7 @@ impl Standing {
                 state <- new_mutex!(State::Unbound, "Endpoint::state"),
                 connection: SetOnce::new(),
                 name <- new_mutex!(None, "Standing::name"),
+                exits_since <- new_spinlock!(None, "Standing::exits_since"),
             }),
             GFP_KERNEL_ACCOUNT,
         )

@@ -233,7 +233,7 @@ pub(crate) fn decode(mark: i32, last_issued: Sequence) -> Result<(Origin, Sequen
 }
 
 /// How many reports are told apart. Behind that many, two neighbours become one.
-const REPORTS: usize = 4;
+pub(crate) const REPORTS: usize = 4;
 
 /// Which transfers have failed, and which fences and signals say so.
 ///

@@ -73,6 +73,9 @@ use kernel::{
     time::Delta,
 };
 
+/// How long `mmap` waits until all is handled that the peer has said.
+const MMAP_LIMIT: Delta = Delta::from_millis(500);
+
 #[derive(Default)]
 struct Tables {
     /// By their [`keys`](RemoteWindow::key).
@@ -84,9 +87,6 @@ struct Tables {
     /// The channel is closed: nothing comes in any more.
     closed: bool,
 }
-
-/// How long a call of `mmap` waits for what the peer has said before.
-const WAIT_OF_A_MAPPING: Delta = Delta::from_secs(1);
 
 /// The windows that the other end of a channel has registered.
 #[pin_data]
@@ -115,19 +115,9 @@ impl RemoteWindows {
     ///
     /// [`Peer::wait_for_handled`]: crate::peer::Peer::wait_for_handled
     pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
-        self.cover_after(range, protection, || self.channel.wait_for_handled())
-    }
-
-    /// As [`Self::cover`], and once more after `wait` if there is a gap.
-    fn cover_after(
-        &self,
-        range: Range,
-        protection: u32,
-        wait: impl FnOnce() -> Result,
-    ) -> Result<Few<RemotePiece>> {
         match self.cover(range, protection) {
             Err(ENXIO) => {
-                wait()?;
+                self.channel.wait_for_handled()?;
                 self.cover(range, protection)
             }
             covered => covered,
@@ -169,18 +159,20 @@ impl RemoteWindows {
     }
 
     /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
-    /// does not allow that. Whoever maps has `mmap_lock`, for which others may wait: so it does not wait for long.
+    /// does not allow that. The caller may be in `mmap`, for which others wait: so it does not wait long for a peer that
+    /// keeps this node from handling what it says.
     pub(crate) fn cover_for_long(
         &self,
         range: Range,
         protection: u32,
     ) -> Result<KVVec<RemotePiece>> {
-        let wait = || {
-            self.channel
-                .wait_for_handled_within(WAIT_OF_A_MAPPING)
-                .map(|_| ())
+        let pieces = match self.cover(range, protection) {
+            Err(ENXIO) => {
+                self.channel.wait_for_handled_within(MMAP_LIMIT)?;
+                self.cover(range, protection)?
+            }
+            covered => covered?,
         };
-        let pieces = self.cover_after(range, protection, wait)?;
         let refused = pieces
             .iter()
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);

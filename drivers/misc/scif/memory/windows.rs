@@ -217,6 +217,11 @@ impl Windows {
         self.used.load(Relaxed)
     }
 
+    /// Whether memory is lent. Any context.
+    pub(crate) fn are_lent(&self) -> bool {
+        self.lent.load(Relaxed)
+    }
+
     /// If memory is lent, waits until the peer, which has been told, has answered: who has lent it takes
     /// it back then. One that does not answer is lost. Says whether any is lent.
     pub(crate) fn wait_if_lent(
@@ -224,7 +229,7 @@ impl Windows {
         waiters: &WaitQueue,
         answered: impl FnMut() -> Option<()>,
     ) -> bool {
-        if !self.lent.load(Relaxed) {
+        if !self.are_lent() {
             return false;
         }
         let waited = waiters.wait_uninterruptible_timeout(LENT_TIMEOUT, answered);
@@ -261,7 +266,7 @@ impl Windows {
 
     /// If memory was lent, waits until the peer can't reach it, and fails the peer after ten seconds. May sleep.
     pub(crate) fn wait_until_unreachable(&self) {
-        if self.lent.load(Relaxed) {
+        if self.are_lent() {
             self.wait_for_release(|| self.exports.any_unheld(self));
         }
     }

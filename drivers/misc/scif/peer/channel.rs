@@ -28,7 +28,10 @@ use crate::{
         ChannelId,
         Enveloped, //
     },
-    sync::in_flight::InFlight,
+    sync::{
+        in_flight::InFlight,
+        patience::Patience, //
+    },
     sys::wait::WaitQueue,
     transport::engine::ChosenEngine, //
 };
@@ -40,7 +43,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full, //
+            Full,
+            Release, //
         },
         Arc,
         SetOnce,
@@ -120,6 +124,8 @@ pub(crate) struct Channel {
     uses: InFlight,
     /// Whether the owner is to be told of the last one's end.
     end_awaited: Atomic<bool>,
+    /// This end is closed, and waits for its uses no longer.
+    is_given_up: Atomic<bool>,
     /// For [`Self::send_once`].
     #[pin]
     reservations: SpinLockIrq<[Option<Reservation>; SENT_ONCE]>,
@@ -142,6 +148,11 @@ impl OwnedChannelUse {
     /// Whether somebody waits for the end of this, as one of the ends is closed. Any context.
     pub(crate) fn is_closing(&self) -> bool {
         self.0.uses.is_closed()
+    }
+
+    /// Whether this end is closed, and whoever waits for the peer on its account is to stop. Any context.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.0.is_given_up.load(Acquire)
     }
 }
 
@@ -187,6 +198,7 @@ impl Channel {
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
                 end_awaited: Atomic::new(false),
+                is_given_up: Atomic::new(false),
                 reservations <- new_spinlock_irq!(reservations, "Channel::reservations"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -361,10 +373,16 @@ impl Channel {
         }
     }
 
-    /// Lets no use begin any more, and waits until the last has ended. May sleep.
-    pub(crate) fn drain_uses(&self) {
-        self.uses.close_and_drain();
-        self.uses_have_ended();
+    /// Lets no use begin any more, and waits until the last has ended, as long as `patience` lasts. Returns false if that
+    /// was too short: then whoever waits for the peer inside a use is to stop, once woken. May sleep.
+    pub(crate) fn drain_uses(&self, patience: &Patience) -> bool {
+        let is_drained = self.uses.close_and_wait(patience);
+        if is_drained {
+            self.uses_have_ended();
+        } else {
+            self.is_given_up.store(true, Release);
+        }
+        is_drained
     }
 
     /// None will be any more: tells the owner, if the peer waits for that, and lets the peer's path go.

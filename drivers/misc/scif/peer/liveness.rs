@@ -16,47 +16,51 @@ use kernel::{
     },
 };
 
-/// The time that the peer has left to do something, if it has to.
+/// The time within which the peer has to do something, if it has to. All times are in milliseconds.
 pub(crate) struct Countdown {
-    /// In milliseconds; 0 if it does not run.
-    left: Atomic<u32>,
+    /// 0 if it does not run.
+    limit: Atomic<u32>,
+    passed: Atomic<u32>,
 }
 
 impl Countdown {
-    pub(super) const fn new(milliseconds: u32) -> Self {
+    pub(super) const fn new(limit: u32) -> Self {
         Self {
-            left: Atomic::new(milliseconds),
+            limit: Atomic::new(limit),
+            passed: Atomic::new(0),
         }
     }
 
     /// Begins anew, or stops.
-    pub(crate) fn set(&self, milliseconds: Option<u32>) {
-        self.left.store(milliseconds.unwrap_or(0), Relaxed);
+    pub(crate) fn set(&self, limit: Option<u32>) {
+        self.restart();
+        self.allow(limit.unwrap_or(0));
+    }
+
+    /// Gives more or less time, from when it has begun; 0 stops it.
+    pub(crate) fn allow(&self, limit: u32) {
+        self.limit.store(limit, Relaxed);
     }
 
     /// Begins anew if it runs: a part of what is waited for has come.
-    pub(crate) fn extend(&self, milliseconds: u32) {
-        let left = self.left.load(Relaxed);
-        if left != 0 {
-            let _ = self.left.cmpxchg(left, milliseconds, Relaxed);
-        }
+    pub(crate) fn restart(&self) {
+        self.passed.store(0, Relaxed);
     }
 
     pub(super) fn runs(&self) -> bool {
-        self.left.load(Relaxed) != 0
+        self.limit.load(Relaxed) != 0
     }
 
-    /// Whether it is over, `milliseconds` after the last look. It stays so until it is set.
+    /// Whether it is over, `milliseconds` after the last look. It stays so until it begins anew.
     pub(super) fn is_over_after(&self, milliseconds: u32) -> bool {
-        match self.left.load(Relaxed) {
-            0 => false,
-            left if left <= milliseconds => true,
-            left => {
-                // If it has just been set, that counts.
-                let _ = self.left.cmpxchg(left, left - milliseconds, Relaxed);
-                false
-            }
+        let limit = self.limit.load(Relaxed);
+        if limit == 0 {
+            return false;
         }
+        let passed = self.passed.load(Relaxed);
+        let now = passed.saturating_add(milliseconds);
+        // If it has just begun anew, that counts.
+        self.passed.cmpxchg(passed, now, Relaxed).is_ok() && now >= limit
     }
 }
 
@@ -137,11 +141,17 @@ mod tests {
         expect(None);
         assert!(!liveness.is_overdue(99));
         // Who gives a part of it has more time; who owes nothing needs none.
-        liveness.pushes.extend(10);
+        liveness.pushes.restart();
         assert!(!liveness.is_overdue(99));
-        expect(Some(10));
-        liveness.pushes.extend(100);
+        expect(Some(100));
         assert!(!liveness.is_overdue(99));
+        liveness.pushes.restart();
+        assert!(!liveness.is_overdue(99));
+        // More to do takes longer, but is no sign of progress.
+        liveness.pushes.allow(200);
+        assert!(!liveness.is_overdue(99));
+        liveness.pushes.allow(100);
+        assert!(liveness.is_overdue(0));
         expect(None);
         // One that is in time does not speak for the other.
         liveness.staging.set(Some(100));

@@ -8,7 +8,7 @@
 //! weights, which the asker chooses; the next asker waits.
 //!
 //! A peer that does not answer in time is lost: see [`in_time`]. Who keeps transfers open watches the oldest one
-//! by [`Questions::with`].
+//! by [`Questions::with_oldest`].
 //!
 //! Lock: `table` is a leaf.
 
@@ -29,11 +29,7 @@ use kernel::{
         SetOnce,
         SpinLock, //
     },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    },
+    time::Delta, //
 };
 
 /// A peer that has not answered for so long is not able to any more.
@@ -69,11 +65,13 @@ impl Until {
 struct Open<Q> {
     question: Q,
     weight: u64,
-    since: Instant<Monotonic>,
 }
 
 struct Table<Q> {
     open: RBTree<u32, Open<Q>>,
+    /// Who waits for room, in this order: one with much to ask for has its turn, too.
+    queue: RBTree<u64, ()>,
+    next_ticket: u64,
     count: usize,
     weight: u64,
     next_token: u32,
@@ -93,6 +91,20 @@ pub(crate) struct Questions<Q> {
     waiters: WaitQueue,
 }
 
+/// A place in the queue of who waits for room, until this is dropped.
+struct Ticket<'a, Q: Unpin> {
+    questions: &'a Questions<Q>,
+    number: u64,
+}
+
+impl<Q: Unpin> Drop for Ticket<'_, Q> {
+    fn drop(&mut self) {
+        let node = self.questions.table.lock().queue.remove_node(&self.number);
+        drop(node);
+        self.questions.waiters.wake_all();
+    }
+}
+
 impl<Q: Unpin> Questions<Q> {
     /// No questions; so many there may be at once, and of so much weight. One alone may have any weight.
     pub(crate) fn new(most: usize, most_weight: u64) -> impl PinInit<Self> {
@@ -102,6 +114,8 @@ impl<Q: Unpin> Questions<Q> {
             table <- new_spinlock!(
                 Table {
                     open: RBTree::new(),
+                    queue: RBTree::new(),
+                    next_ticket: 0,
                     count: 0,
                     weight: 0,
                     next_token: 0,
@@ -117,16 +131,25 @@ impl<Q: Unpin> Questions<Q> {
     /// ENOMEM, and the reason why no answers come any more.
     pub(crate) fn put(&self, question: Q, weight: u64, until: Until) -> Result<u32> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        // Dropped after the lock.
+        let mut ticket = None;
         let mut table = loop {
             let table = self.table.lock();
             if let Some(error) = table.closed {
                 return Err(error);
             }
-            if self.has_room(&table, weight) {
+            if self.has_room(&table, ticket.as_ref(), weight) {
                 break table;
             }
             drop(table);
-            self.wait_for_room(weight, until)?;
+            if let Until::Now = until {
+                return Err(EAGAIN);
+            }
+            if ticket.is_none() {
+                ticket = Some(self.queue_up()?);
+                continue;
+            }
+            self.wait_for_room(ticket.as_ref(), weight, until)?;
         };
         // There are fewer of them than numbers.
         while table.open.get(&table.next_token).is_some() {
@@ -136,18 +159,29 @@ impl<Q: Unpin> Questions<Q> {
         table.next_token = token.wrapping_add(1);
         table.count += 1;
         table.weight = table.weight.saturating_add(weight);
-        let open = Open {
-            question,
-            weight,
-            since: Instant::now(),
-        };
+        let open = Open { question, weight };
         table.open.insert(node.into_node(token, open));
         Ok(token)
     }
 
-    fn has_room(&self, table: &Table<Q>, weight: u64) -> bool {
+    fn queue_up(&self) -> Result<Ticket<'_, Q>> {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let mut table = self.table.lock();
+        let number = table.next_ticket;
+        table.next_ticket = number.wrapping_add(1);
+        table.queue.insert(node.into_node(number, ()));
+        Ok(Ticket {
+            questions: self,
+            number,
+        })
+    }
+
+    /// Whether there is room for one of this weight, and it is the turn of who has this ticket, or has none.
+    fn has_room(&self, table: &Table<Q>, ticket: Option<&Ticket<'_, Q>>, weight: u64) -> bool {
         let sum = table.weight.saturating_add(weight);
-        table.count == 0 || table.count < self.most && sum <= self.most_weight
+        let first = table.queue.keys().next().copied();
+        first == ticket.map(|ticket| ticket.number)
+            && (table.count == 0 || table.count < self.most && sum <= self.most_weight)
     }
 
     /// Ends a question. None if there is no such one. Any context.
@@ -172,23 +206,26 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Waits until there is room for a question of this weight, or no answers come any more.
-    fn wait_for_room(&self, weight: u64, until: Until) -> Result {
+    /// Waits until it is the turn of who has this ticket, or no answers come any more.
+    fn wait_for_room(
+        &self,
+        ticket: Option<&Ticket<'_, Q>>,
+        weight: u64,
+        until: Until,
+    ) -> Result {
         until.wait(&self.waiters, || {
             let table = self.table.lock();
-            (table.closed.is_some() || self.has_room(&table, weight)).then_some(())
+            (table.closed.is_some() || self.has_room(&table, ticket, weight)).then_some(())
         })
     }
 
-    /// Calls `f` with the questions in the order of their tokens, and since when they stand, under the lock. Any
-    /// context.
-    pub(crate) fn with<R>(
-        &self,
-        f: impl FnOnce(&mut dyn Iterator<Item = (&Q, Instant<Monotonic>)>) -> R,
-    ) -> R {
+    /// Calls `f`, under the lock, with the token of the question that waits longest, and the weight of all; with none if
+    /// there is no question. Any context.
+    pub(crate) fn with_oldest<R>(&self, f: impl FnOnce(Option<(u32, u64)>) -> R) -> R {
         let table = self.table.lock();
-        let result = f(&mut table.open.values().map(|open| (&open.question, open.since)));
-        result
+        // Tokens are given in order; once they begin anew, a later one may be taken for it.
+        let token = table.open.keys().next().copied();
+        f(token.map(|token| (token, table.weight)))
     }
 
     /// How many questions there are. Any context.
@@ -276,8 +313,13 @@ mod tests {
         assert_eq!(questions.take(heavy), Some(1));
         assert!(questions.put(3, 6, Until::Now).is_ok());
         assert_eq!(questions.put(4, 5, Until::Now), Err(EAGAIN));
+        // One that waits has its turn before those that come later.
+        let ticket = questions.queue_up()?;
+        assert_eq!(questions.put(4, 4, Until::Now), Err(EAGAIN));
+        assert!(questions.has_room(&questions.table.lock(), Some(&ticket), 4));
+        drop(ticket);
         assert!(questions.put(4, 4, Until::Now).is_ok());
-        assert!(questions.with(|open| open.map(|(question, _)| *question).eq([3, 4])));
+        assert!(questions.with_oldest(|oldest| oldest.is_some_and(|(_, weight)| weight == 10)));
         Ok(())
     }
 
@@ -290,7 +332,7 @@ mod tests {
         assert!(questions.close(EIO).eq([1, 2, 3]));
         assert!(questions.close(ENODEV).next().is_none());
         assert_eq!(questions.put(4, 0, Until::Now), Err(EIO));
-        questions.wait_for_room(0, Until::Killed)
+        questions.wait_for_room(None, 0, Until::Killed)
     }
 
     #[test]

@@ -37,6 +37,7 @@ use crate::{
             PeerMessage, //
         },
     },
+    sync::patience::Patience,
     sys::workqueue::Queue,
     transport::{
         doorbell,
@@ -279,6 +280,11 @@ mod cases {
             bed.peer.wait_for_handled()?;
             assert!(bed.peer.control.handled() > number.into());
         }
+        bed.peer.post(&Toy::Hold {})?;
+        bed.record.wait_until_held()?;
+        assert_eq!(bed.peer.wait_for_handled_within(LOOK), Ok(false));
+        bed.record.open();
+        bed.peer.wait_for_handled()?;
         bed.peer.fail("a test ends it");
         assert_eq!(bed.peer.wait_for_handled(), Err(ENODEV));
         bed.end()?;
@@ -466,7 +472,7 @@ mod cases {
         drop(last);
         assert_eq!(bed.record.take_notes(), ["uses ended"]);
         // Not told again: nobody is inside any more.
-        channel.drain_uses();
+        assert!(channel.drain_uses(&Patience::Endless));
 
         // All that it may have to say: the peer hears each, and no more.
         for _ in 0..2 * SENT_ONCE {

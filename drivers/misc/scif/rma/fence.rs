@@ -10,7 +10,6 @@
 //! another: the peer defers its answer behind its own transfers (`marks.rs`).
 
 use super::{
-    marks::Action,
     signal::Signal,
     transfers::Transfers, //
 };
@@ -199,9 +198,8 @@ impl Transfers {
     fn defer_signal(&self, asker: Asker, make: impl FnOnce() -> Result<Signal>) -> Result {
         // Who closes this end waits for it, and then takes the memory back.
         let _use = self.channel.begin_use()?;
-        let action = Action::Signal(make()?, asker);
-        let marks = self.marks.as_arc_borrow();
-        marks.defer(self.marks.last_issued(), action)
+        let signal = make()?;
+        self.marks.as_arc_borrow().defer_signal(signal, asker)
     }
 
     /// As [`Signal::new`], for a caller who hears of mistakes.
@@ -295,7 +293,7 @@ impl Transfers {
         }
         let marks = self.marks.as_arc_borrow();
         let deferred = Reservation::new(GFP_KERNEL)
-            .and_then(|reservation| marks.defer(sequence, Action::Answer(token, reservation)));
+            .and_then(|reservation| marks.defer_answer(sequence, token, reservation));
         if deferred.is_err() {
             self.answer(token, Status::NoMemory, sequence);
         }

@@ -5,12 +5,18 @@
 //! Every transfer gets the next number; fences wait for all up to one, and know nothing of engines.
 //! Something can be *deferred* behind a number: an answer that the peer waits for, or a signal. It
 //! runs when all up to that number have ended, at once or by a work item.
+//! Signals are given in order (`deferred.rs`): whoever gives one goes on with those behind it, and all others leave them
+//! to that one.
 //!
 //! Failures are remembered as long as a fence or a signal can ask for them (`logic/marks.rs`).
 //!
 //! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
 use super::{
+    deferred::{
+        Deferred,
+        Due, //
+    },
     operation::{
         Completion,
         Operation, //
@@ -31,7 +37,10 @@ use crate::{
         },
     },
     peer::{
-        channel::Channel,
+        channel::{
+            Channel,
+            State, //
+        },
         control::Reservation, //
     },
     sync::{
@@ -46,6 +55,7 @@ use crate::{
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
+    rbtree::RBTreeNodeReservation,
     sync::{
         atomic::{
             Atomic,
@@ -64,18 +74,11 @@ use kernel::{
     },
 };
 
-/// Actions that may wait on one channel.
-pub(super) const MAX_DEFERRED: usize = 4096;
+/// How much one caller does of what is deferred, which others may have asked for, before a work item goes on.
+const MOST_AT_ONCE: u32 = 64;
 
 /// How long a failed transfer waits for the news that the peer is gone.
 const NOTICE: Delta = Delta::from_millis(200);
-
-/// Something to do once all transfers up to a number have ended.
-pub(super) enum Action {
-    /// Tells the peer, which has asked with this token.
-    Answer(u32, Reservation),
-    Signal(Signal, Asker),
-}
 
 /// How the transfers of one end go.
 #[derive(Default)]
@@ -102,28 +105,18 @@ impl Progress {
     }
 }
 
-impl Action {
-    /// Whether it may have to wait for the peer: its value goes through slots.
-    fn waits(&self) -> bool {
-        matches!(self, Self::Signal(signal, _) if signal.outbox.is_some())
-    }
-}
-
-struct Deferred {
-    sequence: Sequence,
-    action: Action,
-}
-
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Marks {
     channel: Arc<Channel>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
+    /// Transfers under way whose end is up to the peer.
+    left_to_peer: Atomic<u64>,
     read: Flow,
     written: Flow,
     #[pin]
-    deferred: Mutex<KVVec<Deferred>>,
+    deferred: Mutex<Deferred>,
     /// How many there are, so that a completion need not look.
     deferred_count: Atomic<usize>,
     /// Actions that run now.
@@ -146,12 +139,7 @@ impl WorkItem for Marks {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.run_due(false);
-        if this.has_due() {
-            let queues = this.channel.queues.clone();
-            // An error says that it is about to run anyway.
-            let _ = queues.patient.enqueue::<_, 1>(this);
-        }
+        this.as_arc_borrow().run_due(false);
     }
 }
 
@@ -159,7 +147,7 @@ impl WorkItem<1> for Marks {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.run_due(true);
+        this.as_arc_borrow().run_due(true);
     }
 }
 
@@ -173,6 +161,10 @@ impl Completion for Marks {
             &result,
         );
         let failed = result.is_err();
+        if operation.is_left_to_peer {
+            // First, so that it never counts for a transfer that is under way.
+            self.left_to_peer.fetch_sub(1, Relaxed);
+        }
         let moved = self
             .numbers
             .lock()
@@ -196,9 +188,10 @@ impl Marks {
             pin_init!(Self {
                 channel: channel.clone(),
                 numbers <- new_spinlock_irq!(Numbers::new(), "Marks::numbers"),
+                left_to_peer: Atomic::new(0),
                 read: Flow::new(),
                 written: Flow::new(),
-                deferred <- new_mutex!(KVVec::new(), "Marks::deferred"),
+                deferred <- new_mutex!(Deferred::default(), "Marks::deferred"),
                 deferred_count: Atomic::new(0),
                 running <- InFlight::new(),
                 work <- new_work!("Marks::work"),
@@ -210,13 +203,17 @@ impl Marks {
 
     // ----- transfers ---------------------------------------------------------------------------
 
-    /// Takes a number for a transfer; waits while too many are under way. Killable.
-    pub(super) fn begin(&self) -> Result<Sequence> {
+    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. Killable.
+    pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
         let begin = || self.numbers.lock().begin();
-        match begin() {
-            Some(sequence) => Ok(sequence),
-            None => self.channel.waiters()?.wait_killable(begin),
+        let begun = match begin() {
+            Some(sequence) => sequence,
+            None => self.channel.waiters()?.wait_killable(begin)?,
+        };
+        if is_left_to_peer {
+            self.left_to_peer.add(1, Relaxed);
         }
+        Ok(begun)
     }
 
     /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
@@ -292,14 +289,19 @@ impl Marks {
         }
     }
 
-    /// Waits until all transfers are over. An engine that stops is given up, a peer that keeps slots or reads for two
-    /// minutes is lost. What the transfers used is released soon after. May sleep.
-    pub(crate) fn drain(&self) {
-        let last = self.last_issued();
-        self.poll_until(|| self.is_complete(last));
+    /// Waits until all transfers are over that need nobody but this node's engines: one that stops is given up. What they
+    /// used is released soon after. May sleep.
+    pub(super) fn drain_own(&self) {
+        let is_done = || self.numbers.lock().in_flight() <= self.left_to_peer.load(Relaxed);
+        self.poll_until(is_done);
         if let Ok(waiters) = self.channel.waiters() {
-            waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
+            waiters.wait_uninterruptible(|| is_done().then_some(()));
         }
+    }
+
+    /// Whether all transfers have ended, and all that waits behind them was done. Any context.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_complete(self.last_issued()) && self.deferred_count.load(Relaxed) == 0
     }
 
     /// Whether there ever was a transfer.
@@ -309,28 +311,47 @@ impl Marks {
 
     // ----- what is deferred --------------------------------------------------------------------
 
-    /// Does something once all transfers up to `sequence` have ended. EAGAIN if too much waits
-    /// already. May sleep, does not wait for the peer.
-    pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
-        let waits = action.waits();
-        // If it is refused it is dropped without the lock.
-        let new = Deferred { sequence, action };
+    /// Answers the peer, which has asked with this token, once all transfers up to `sequence` have ended. EAGAIN if too
+    /// much waits already. May sleep, does not wait for the peer.
+    pub(super) fn defer_answer(
+        self: ArcBorrow<'_, Self>,
+        sequence: Sequence,
+        token: u32,
+        reservation: Reservation,
+    ) -> Result {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        self.defer(move |deferred, place| {
+            let node = node.into_node((sequence, place), (token, reservation));
+            deferred.answers.insert(node);
+        })
+    }
+
+    /// Gives a signal once all transfers that were started so far have ended, and all signals that were asked for before
+    /// have been given. EAGAIN if too much waits already. May sleep, does not wait for the peer.
+    pub(super) fn defer_signal(self: ArcBorrow<'_, Self>, signal: Signal, asker: Asker) -> Result {
+        let node = RBTreeNodeReservation::new(match asker {
+            Asker::This => GFP_KERNEL_ACCOUNT,
+            // Whoever handles the peer's messages does not pay for that.
+            Asker::Peer => GFP_KERNEL,
+        })?;
+        self.defer(move |deferred, place| {
+            // Looked at under the lock, so that a later one never stands for less.
+            let node = node.into_node((self.last_issued(), place), (signal, asker));
+            deferred.signals.insert(node);
+        })
+    }
+
+    fn defer(self: ArcBorrow<'_, Self>, insert: impl FnOnce(&mut Deferred, u64)) -> Result {
         {
             let mut deferred = self.deferred.lock();
-            if deferred.len() >= MAX_DEFERRED {
-                return Err(EAGAIN);
-            }
-            deferred.reserve(1, GFP_KERNEL)?;
-            // There is room.
-            let _ = deferred.push_within_capacity(new);
-            self.deferred_count.store(deferred.len(), Relaxed);
+            // What was to be inserted is dropped without the lock.
+            let place = deferred.come()?;
+            insert(&mut deferred, place);
+            self.deferred_count.store(deferred.count(), Relaxed);
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
         self.run_due(false);
-        if waits && self.is_complete(sequence) {
-            self.schedule_deferred();
-        }
         Ok(())
     }
 
@@ -351,9 +372,9 @@ impl Marks {
         self.forget_deferred();
     }
 
-    /// Runs what waits behind transfers that have ended; what may have to wait for the peer only if the caller
-    /// `may_wait`, too. May sleep.
-    pub(crate) fn run_due(&self, may_wait: bool) {
+    /// Runs what waits behind transfers that have ended. If a signal may have to wait for the peer, and the caller may not
+    /// (`may_wait`), a work item goes on. May sleep.
+    pub(crate) fn run_due(self: ArcBorrow<'_, Self>, may_wait: bool) {
         let Some(_running) = self.running.enter() else {
             return;
         };
@@ -361,66 +382,118 @@ impl Marks {
         let Some(_inside) = self.channel.enter() else {
             return;
         };
-        while let Some(due) = self.take_due(may_wait) {
-            match due.action {
-                Action::Answer(token, reservation) => {
-                    let mut numbers = self.numbers.lock();
-                    let failed = numbers.report_failure(Asker::Peer, due.sequence);
-                    drop(numbers);
-                    let status = if failed {
-                        Status::TransferFailed
-                    } else {
-                        Status::Done
-                    };
-                    if let Ok(target) = self.channel.remote() {
-                        let done = Message::FenceAnswer {
-                            target,
-                            token,
-                            status,
-                            sequence: due.sequence.0,
-                        };
-                        self.channel.send(reservation, &done);
-                    }
+        let mut has_given = false;
+        for _ in 0..MOST_AT_ONCE {
+            let Some(due) = self.take_due(has_given, may_wait) else {
+                return;
+            };
+            has_given = matches!(due, Due::Signal(..));
+            match due {
+                Due::Answer(sequence, token, reservation) => {
+                    self.answer(sequence, token, reservation);
                 }
-                // One whose transfers have failed is not given: it would say that data is there
-                // that is not. The fence that the caller waits for says so instead.
-                Action::Signal(signal, asker) => {
-                    let failed = self.numbers.lock().has_failed(asker, due.sequence);
-                    if !failed {
-                        signal.give(&self.channel);
-                    }
-                    trace::fence_signal_done(|| trace::SignalEnd {
-                        node: self.channel.node(),
-                        channel: self.channel.id.0,
-                        number: due.sequence.0,
-                        failed,
-                    });
-                }
+                Due::Signal(sequence, signal, asker) => self.give(sequence, signal, asker),
+            }
+        }
+        if has_given {
+            let mut deferred = self.deferred.lock();
+            deferred.given();
+            self.note_count(&deferred);
+        }
+        self.schedule_deferred();
+    }
+
+    fn answer(&self, sequence: Sequence, token: u32, reservation: Reservation) {
+        let failed = self.numbers.lock().report_failure(Asker::Peer, sequence);
+        let status = match failed {
+            true => Status::TransferFailed,
+            false => Status::Done,
+        };
+        if let Ok(target) = self.channel.remote() {
+            let done = Message::FenceAnswer {
+                target,
+                token,
+                status,
+                sequence: sequence.0,
+            };
+            self.channel.send(reservation, &done);
+        }
+    }
+
+    /// Gives a signal, unless its transfers have failed: it would say that data is there that is not. The fence that the
+    /// caller waits for says so instead.
+    fn give(&self, sequence: Sequence, signal: Signal, asker: Asker) {
+        let failed = self.numbers.lock().has_failed(asker, sequence);
+        if !failed {
+            signal.give(&self.channel);
+        }
+        trace::fence_signal_done(|| trace::SignalEnd {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number: sequence.0,
+            failed,
+        });
+    }
+
+    /// Takes what is due next. The caller has to give a signal before it takes the next thing, and says that it `has_given`
+    /// one. What another one has to give before is left to that one.
+    fn take_due(self: ArcBorrow<'_, Self>, has_given: bool, may_wait: bool) -> Option<Due> {
+        let mut deferred = self.deferred.lock();
+        if has_given {
+            deferred.given();
+        }
+        let is_complete = |sequence| self.is_complete(sequence);
+        let due = deferred.take(is_complete, may_wait);
+        self.note_count(&deferred);
+        let waiting = deferred.due_signal(is_complete).filter(|_| due.is_none());
+        let outbox = waiting.and_then(|signal| signal.outbox.clone());
+        drop(deferred);
+        if let Some(outbox) = outbox {
+            outbox.enqueue::<Arc<Self>, 1>(self.into());
+        }
+        due
+    }
+
+    fn note_count(&self, deferred: &Deferred) {
+        let count = deferred.count();
+        self.deferred_count.store(count, Relaxed);
+        if count == 0 {
+            // Stored first, then looked at; whoever closes this end does it the other way round.
+            barrier::smp_mb(barrier::Full);
+            if self.channel.state() == State::Closed {
+                self.channel.wake();
             }
         }
     }
 
-    /// Returns whether an action is due. May sleep.
-    fn has_due(&self) -> bool {
-        let deferred = self.deferred.lock();
-        let mut sequences = deferred.iter().map(|deferred| deferred.sequence);
-        sequences.any(|sequence| self.is_complete(sequence))
-    }
-
-    fn take_due(&self, may_wait: bool) -> Option<Deferred> {
-        let mut deferred = self.deferred.lock();
-        let position = deferred.iter().position(|deferred| {
-            self.is_complete(deferred.sequence) && (may_wait || !deferred.action.waits())
-        });
-        let due = position.and_then(|position| deferred.remove(position).ok());
-        self.deferred_count.store(deferred.len(), Relaxed);
-        due
-    }
-
     /// Forgets what is deferred: nobody waits for it any more. May sleep.
     pub(crate) fn forget_deferred(&self) {
-        let deferred = core::mem::replace(&mut *self.deferred.lock(), KVVec::new());
-        self.deferred_count.store(0, Relaxed);
+        let mut deferred = self.deferred.lock();
+        let forgotten = deferred.take_all();
+        self.note_count(&deferred);
         drop(deferred);
+        // Without the lock.
+        drop(forgotten);
+    }
+
+    /// Has `ask` ask for a signal, and calls `f` when another one has taken that and has not given it yet.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn while_one_is_given(
+        self: ArcBorrow<'_, Self>,
+        ask: impl FnOnce() -> Result,
+        f: impl FnOnce() -> Result,
+    ) -> Result {
+        let number = self.begin(false)?;
+        ask()?;
+        self.numbers.lock().end(number, false, false);
+        let Some(Due::Signal(sequence, signal, asker)) = self.take_due(false, true) else {
+            return Err(EINVAL);
+        };
+        f()?;
+        self.give(sequence, signal, asker);
+        while let Some(Due::Signal(sequence, signal, asker)) = self.take_due(true, true) {
+            self.give(sequence, signal, asker);
+        }
+        Ok(())
     }
 }

@@ -90,6 +90,8 @@ pub(super) struct Operation {
     body: u64,
     /// The caller waits for the result.
     pub(super) synchronous: bool,
+    /// When it ends is up to the peer, and not to an engine of this node.
+    pub(super) is_left_to_peer: bool,
     /// The caller hears of the result, though it does not wait.
     reported: Atomic<bool>,
     outcome: Outcome,
@@ -119,6 +121,7 @@ impl Operation {
             bytes,
             body,
             synchronous,
+            is_left_to_peer: false,
             reported: Atomic::new(false),
             outcome: Outcome::new(),
             pending: Atomic::new(1),

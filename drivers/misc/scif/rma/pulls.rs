@@ -11,7 +11,8 @@
 //! A peer that does not want to has written nothing and will not: then this end's engine reads. One that
 //! is lost ends all of them with an error; windows that it could still write to stay as long as they do
 //! for any other reason (`memory/exports.rs`). One that does not answer one of them for long is lost, as the
-//! engine of this end would have been given up: nobody waits without a limit.
+//! engine of this end would have been given up: nobody waits without a limit. How long, goes by how much it was asked for;
+//! each time that it gets on with the one that waits longest it has all of that anew.
 //!
 //! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
 //! not want fails.
@@ -33,7 +34,6 @@ use crate::{
             Status, //
         },
     },
-    memory::windows::Windows,
     peer::{
         channel::Channel,
         questions::{
@@ -57,13 +57,16 @@ pub(super) const MOST: usize = 256;
 /// Bytes of all of them at once; the others are read by this end.
 pub(super) const MOST_BYTES: u64 = 1 << 30;
 
+/// Bytes that a peer moves in a millisecond at least: hardly anything of what the slowest link takes, as others may use
+/// its engine, too.
+const SLOWEST: u64 = 8 << 10;
+
 /// A peer that has said that it has no engine is not asked again before: it may get one, and each refusal costs
 /// a read the way to the peer and back.
 const REFUSED: Delta = Delta::from_secs(10);
 
 /// A pull that the peer has not answered.
 pub(super) struct Pull {
-    channel: Arc<Channel>,
     operation: Arc<Operation>,
     /// Which of the path's engines reads if the peer does not want to write. None if the peer must.
     engine: Option<usize>,
@@ -87,7 +90,6 @@ impl Ways {
         message: impl FnOnce(u32) -> Message,
     ) -> Result {
         let pull = Pull {
-            channel: channel.clone(),
             operation: operation.clone(),
             engine,
         };
@@ -96,35 +98,51 @@ impl Ways {
             None => Until::Killed,
         };
         let token = self.pulls.put(pull, operation.bytes, until)?;
-        self.watch_pulls();
+        self.watch_pulls(self.is_oldest(token));
         let posted = channel.post_with(&message(token), Annex::NONE);
-        if posted.is_err() && self.pulls.take(token).is_some() {
-            self.watch_pulls();
+        if posted.is_err() && self.end_pull(token).is_some() {
             return posted;
         }
         // If the message was not sent, the loss of the peer has ended the operation.
         Ok(())
     }
 
-    /// Has the peer counted as lost unless it answers the one that waits longest in time.
-    fn watch_pulls(&self) {
-        self.pulls.with(|pulls| {
-            // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
-            let left = pulls.next().map(|(_, since)| {
-                let left = (LIMIT - since.elapsed()).as_millis();
-                u32::try_from(left).unwrap_or(0).max(1)
-            });
-            self.peer.liveness.pushes.set(left);
+    /// Whether no other one waits longer for its answer. Any context.
+    fn is_oldest(&self, token: u32) -> bool {
+        self.pulls
+            .with_oldest(|oldest| oldest.is_some_and(|(oldest, _)| oldest == token))
+    }
+
+    /// Ends one, if it was not ended. Any context.
+    fn end_pull(&self, token: u32) -> Option<Pull> {
+        let was_oldest = self.is_oldest(token);
+        let pull = self.pulls.take(token)?;
+        self.watch_pulls(was_oldest);
+        Some(pull)
+    }
+
+    /// Has the peer counted as lost unless it answers the one that waits longest in time: counted from now on, if that one
+    /// `is_new`.
+    fn watch_pulls(&self, is_new: bool) {
+        let countdown = &self.peer.liveness.pushes;
+        self.pulls.with_oldest(|oldest| match oldest {
+            None => countdown.set(None),
+            Some((_, bytes)) => {
+                let limit = (LIMIT.as_millis() as u64).saturating_add(bytes / SLOWEST);
+                countdown.allow(u32::try_from(limit).unwrap_or(u32::MAX));
+                if is_new {
+                    countdown.restart();
+                }
+            }
         });
     }
 
     /// The peer has answered. Called by the control work.
     pub(crate) fn pull_answered(&self, token: u32, status: Status) {
         // An answer to what was not asked, or not any more, is none of our business.
-        let Some(pull) = self.pulls.take(token) else {
+        let Some(pull) = self.end_pull(token) else {
             return;
         };
-        self.watch_pulls();
         let result = match (status, pull.engine) {
             (Status::Done, _) => Ok(()),
             (Status::TransferFailed, _) => Err(EIO),
@@ -145,37 +163,11 @@ impl Ways {
         pull.operation.end(result);
     }
 
-    /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
-    /// that it was offered for them, or is lost. May sleep.
-    pub(super) fn drain_pulls(&self, channel: &Arc<Channel>, windows: &Windows) {
-        let Ok(waiters) = channel.waiters() else {
-            return;
-        };
-        let is_ours = |(pull, _): &(&Pull, _)| Arc::ptr_eq(&pull.channel, channel);
-        let count = || self.pulls.with(|pulls| pulls.filter(is_ours).count());
-        let left = || (count(), windows.count_unlisted());
-        let done = || match left() {
-            (0, unlisted) if unlisted == 0 || channel.is_over() => Some(()),
-            _ => None,
-        };
-        loop {
-            let before = left();
-            if waiters.wait_uninterruptible_timeout(LIMIT, done).is_some() {
-                return;
-            }
-            // What it does for others does not count.
-            if left() == before {
-                self.peer
-                    .fail("it does not let go of what it was to write to");
-            }
-        }
-    }
-
     /// The peer is lost: ends all, for good. May sleep.
     pub(crate) fn end_pulls(&self) {
         for pull in self.pulls.close(ENODEV) {
             pull.operation.end(Err(ENODEV));
         }
-        self.watch_pulls();
+        self.watch_pulls(true);
     }
 }

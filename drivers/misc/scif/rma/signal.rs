@@ -45,7 +45,7 @@ const SIZE: u64 = 8;
 pub(super) struct Signal {
     local: Option<(LocalPiece, u64)>,
     remote: Option<(RemotePiece, u64)>,
-    /// For what is remote, if this end does not reach it.
+    /// For what is remote, if this end does not reach it: then the signal may have to wait for slots.
     pub(super) outbox: Option<Arc<Outbox>>,
 }
 
@@ -112,7 +112,6 @@ impl Signal {
             // The signal must not overtake what it stands for.
             flush_writes();
             let _ = store_remote(channel, &piece, value);
-            flush_writes();
             if let Some(stores) = channel.path().stores() {
                 stores.note();
             }
@@ -141,11 +140,5 @@ fn store_staged(
 
 fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {
     let (address, _) = piece.window.extents.at(piece.offset).ok_or(ENXIO)?;
-    let place = channel.path().reach(address, SIZE)?;
-    if address % SIZE == 0 {
-        return place.write_u64(0, value);
-    }
-    // Four bytes off: in two stores, the lower half last.
-    place.write_u32(4, (value >> 32) as u32)?;
-    place.write_u32(0, value as u32)
+    channel.path().reach(address, SIZE)?.store_u64(value)
 }

@@ -139,6 +139,13 @@ impl Staging {
         }
     }
 
+    /// Has everybody who waits for an empty slot look whether that is still to be. Any context.
+    pub(super) fn look_again(&self) {
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.room.wake_all();
+        }
+    }
+
     /// The peer's slots: EIO if it has offered none, though it offers windows that take some.
     pub(super) fn outbox(&self) -> Result<&Arc<Outbox>> {
         self.outbox.as_ref().ok_or(EIO)
@@ -239,6 +246,9 @@ impl Staging {
     pub(crate) fn drained(&self) {
         let subscription = self.subscription.lock().take();
         drop(subscription);
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.drained();
+        }
     }
 
     /// It has let go of all memory of this node.

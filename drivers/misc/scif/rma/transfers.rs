@@ -9,11 +9,9 @@
 
 use super::{
     caches::Caches,
+    deferred::MAX_DEFERRED,
     fence::Answer,
-    marks::{
-        Marks,
-        MAX_DEFERRED, //
-    },
+    marks::Marks,
     operation::{
         are_reached,
         Caller,
@@ -58,6 +56,7 @@ use crate::{
         },
         PeerUse, //
     },
+    sync::patience::Patience,
     sys::{
         buffer::Buffer,
         trace, //
@@ -160,11 +159,23 @@ impl Transfers {
         self.marks.were_used() || self.cache.was_used()
     }
 
-    /// Waits until all have ended, and runs what waits behind them. May sleep.
-    pub(crate) fn drain(&self) {
-        self.ways.drain_pulls(&self.channel, &self.windows);
-        self.marks.drain();
-        self.marks.run_due(true);
+    /// Waits until all have ended, and what waits behind them was done, and the peer has let go of memory that it was
+    /// offered for them: as long as this node's engines need, and as long as `patience` lasts for what is up to the peer.
+    /// What has not ended then keeps the memory that it uses, and ends by itself. May sleep.
+    pub(crate) fn drain(&self, patience: &Patience) {
+        self.marks.drain_own();
+        self.marks.as_arc_borrow().run_due(false);
+        let Ok(waiters) = self.channel.waiters() else {
+            return;
+        };
+        patience.wait(&waiters, || self.marks.is_idle());
+        let has_let_go = || self.windows.count_unlisted() == 0 || self.channel.is_over();
+        patience.wait_for_answer(&waiters, has_let_go);
+    }
+
+    /// The end is closed, and waits no longer: whoever waits for the peer on its account stops. Any context.
+    pub(crate) fn give_up(&self) {
+        self.ways.staging.look_again();
     }
 
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
@@ -242,7 +253,8 @@ impl Transfers {
             surroundings,
         )?;
         operation.completion = Some(self.marks.clone());
-        operation.number = self.marks.begin()?.0;
+        operation.is_left_to_peer = way.asks_peer || !way.is_reached;
+        operation.number = self.marks.begin(operation.is_left_to_peer)?.0;
         self.trace_submit(request, operation.number, way.route.is_some());
         self.carry_out(request, way, &operation.into())
     }
@@ -271,9 +283,10 @@ impl Transfers {
         if !way.asks_peer {
             let started = way.start(&self.ways.staging, operation, caller);
             started.inspect_err(|_| {
-                if is_lent {
+                let waiters = self.channel.waiters().ok().filter(|_| is_lent);
+                if let Some(waiters) = waiters {
                     // What was begun of it ends.
-                    self.marks.drain();
+                    let _ = waiters.wait_uninterruptible(|| operation.result());
                 }
             })?;
         }

@@ -11,6 +11,7 @@ use crate::{
         Drained,
         Gate, //
     },
+    sync::patience::Patience,
     sys::wait::{
         new_wait_queue,
         WaitQueue, //
@@ -79,6 +80,12 @@ impl InFlight {
     /// Whether it is closed and everybody has left.
     pub(crate) fn is_drained(&self) -> bool {
         self.gate.is_closed() && self.gate.is_idle()
+    }
+
+    /// Closes it and sleeps until everybody has left, or as long as `patience` lasts. Returns whether everybody has.
+    pub(crate) fn close_and_wait(&self, patience: &Patience) -> bool {
+        self.gate.close();
+        patience.wait(&self.idle, || self.gate.is_idle())
     }
 
     /// Closes it and sleeps until everybody has left. What is done inside must be bounded, or have been ended.

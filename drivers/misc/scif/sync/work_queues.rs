@@ -4,8 +4,8 @@
 //!
 //! - `link`: transports come up, go down, and tear down what was there. Its items wait for those of all others.
 //! - `control`: messages of the peers, mostly on the CPU that their doorbell has interrupted.
-//! - `patient`: what may wait for a peer: copies that wait for room in an engine's ring or for slots of the peer, and
-//!   signals that do. Its items run beside each other.
+//! - `patient`: what may wait for a peer: copies that wait for room in an engine's ring or for slots of the peer. Its
+//!   items run beside each other. (Signals that wait for slots have a queue for each peer, see `rma/staging/outbox.rs`.)
 //! - `watch`: watches of address spaces end, which a process can draw out. No other item and no caller waits for it.
 //! - `work`: all else. Its items, and those of `control`, wait for no peer and for no item of any queue, so all others may
 //!   wait for them.
@@ -47,7 +47,7 @@ impl WorkQueues {
     pub(crate) fn flush_all(&self) {
         self.link.flush();
         self.control.flush();
-        // A copy may end in `work`, the end may run a signal in `patient`, and that may leave something to `work`.
+        // Either may leave something to the other.
         for _ in 0..2 {
             self.work.flush();
             self.patient.flush();

@@ -15,6 +15,8 @@
 //! to be one that may be written. Checked is only that there is RAM, so that a wrong address is an error
 //! and not a crash.
 //!
+//! This file has more than 500 lines because memory of a device and RAM have the same accesses, each written once.
+//!
 //! C header: [`include/linux/io.h`](srctree/include/linux/io.h)
 
 use core::{
@@ -362,9 +364,9 @@ impl Reached<'_> {
         }
     }
 
-    /// Stores a number that is all of it, little-endian: in one access where it is aligned, else in
-    /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
-    pub(super) fn store_u64(&self, value: u64) -> Result {
+    /// Stores a number that is all of it, little-endian, before anything that is stored later: in one access where it is
+    /// aligned, else in two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
+    pub(crate) fn store_u64(&self, value: u64) -> Result {
         if self.span.len != size_of::<u64>() {
             return Err(EINVAL);
         }

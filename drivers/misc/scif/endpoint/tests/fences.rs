@@ -158,6 +158,37 @@ mod cases {
     }
 
     #[test]
+    fn signals_are_given_in_the_order_in_which_they_were_asked_for() -> Result {
+        let bed = Bed::new()?;
+        let windows = Windows::new(&bed)?;
+        let near = &windows.near;
+        for at_peer in [false, true] {
+            let counts = |value| {
+                let target = windows.target(0, value);
+                let (local, remote) = if at_peer {
+                    (None, target)
+                } else {
+                    (target, None)
+                };
+                near.fence_signal(Origin::Own, SignalTargets { local, remote })
+            };
+            let connection = near.connection()?;
+            let marks = connection.transfers.marks.as_arc_borrow();
+            // The second one finds nothing that it would have to wait for but the first.
+            marks.while_one_is_given(|| counts(1), || counts(2))?;
+            let memory = if at_peer {
+                &windows.theirs
+            } else {
+                &windows.ours
+            };
+            assert_eq!(u64::from_le_bytes(memory.bytes(0)?), 2);
+            assert!(near.facts().traffic.ok_or(EINVAL)?.transfers.is_idle());
+        }
+        drop(windows);
+        bed.end()
+    }
+
+    #[test]
     fn a_signal_that_has_no_place_is_refused_whole() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;

@@ -30,10 +30,7 @@ use crate::{
         exports::Exports,
         window::Window, //
     },
-    peer::{
-        questions,
-        Peer, //
-    },
+    peer::Peer,
     sys::{
         current,
         reached::{
@@ -250,8 +247,7 @@ impl Inbox {
         }
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.
-        let limit = questions::LIMIT.as_millis() as u32;
-        self.peer.liveness.pushes.extend(limit);
+        self.peer.liveness.pushes.restart();
         // The loads from the slots come before the store that gives them away, and so do the stores to
         // where their bytes were to go.
         barrier::mb(barrier::Full);

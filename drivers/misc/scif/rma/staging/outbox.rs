@@ -10,7 +10,10 @@
 //! The end of a transfer is noticed in one of two ways. A caller that waits polls for a moment, then has the peer
 //! ring when the last slot is empty. If no caller waits, the header of the last slot asks the peer to ring.
 //!
-//! Lock: `state` is a leaf, taken in any context.
+//! Signals wait for slots in items of a queue of their own, one at a time: a peer that empties none delays nobody but
+//! those who wait for it.
+//!
+//! Locks: `state` is a leaf, taken in any context; `signals` is held for moments.
 
 use super::fill::Fill;
 use crate::{
@@ -41,7 +44,8 @@ use crate::{
         wait::{
             new_wait_queue,
             WaitQueue, //
-        }, //
+        },
+        workqueue::Queue, //
     },
     transport::{
         doorbell,
@@ -50,6 +54,7 @@ use crate::{
 };
 use kernel::{
     impl_has_work,
+    new_mutex,
     new_spinlock_irq,
     new_work,
     prelude::*,
@@ -62,9 +67,11 @@ use kernel::{
         },
         barrier,
         Arc,
+        Mutex,
         SpinLockIrq, //
     },
     workqueue::{
+        RawWorkItem,
         Work,
         WorkItem, //
     }, //
@@ -103,9 +110,12 @@ pub(in crate::rma) struct Outbox {
     /// The peer was rung since it has gone to sleep for this time.
     answered: Atomic<u64>,
     #[pin]
-    room: WaitQueue,
+    pub(super) room: WaitQueue,
     #[pin]
     work: Work<Self>,
+    /// Gives signals; none once nobody is inside the peer.
+    #[pin]
+    signals: Mutex<Option<Queue>>,
 }
 
 impl_has_work! {
@@ -130,6 +140,7 @@ impl Outbox {
             return Err(EFAULT);
         }
         let credits = path.share(geometry.credits(), Payer::Nobody)?;
+        let signals = Queue::ordered(c"scif_signals")?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -151,6 +162,7 @@ impl Outbox {
                 answered: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
                 work <- new_work!("Outbox::work"),
+                signals <- new_mutex!(Some(signals), "Outbox::signals"),
             }),
             GFP_KERNEL,
         )
@@ -268,6 +280,23 @@ impl Outbox {
         } else {
             self.void_all(parts);
         }
+    }
+
+    /// Has an item run that gives signals, and may wait for slots. May sleep, does not wait for the peer.
+    pub(in crate::rma) fn enqueue<W, const ID: u64>(&self, item: W)
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        if let Some(signals) = self.signals.lock().as_ref() {
+            // An error says that it is about to run anyway.
+            let _ = signals.enqueue::<_, ID>(item);
+        }
+    }
+
+    /// Nobody is inside the peer any more: waits for the items that give signals, which find that. May sleep.
+    pub(super) fn drained(&self) {
+        let signals = self.signals.lock().take();
+        drop(signals);
     }
 
     /// Has the peer store a value at the one place of an operation, after all that was put into slots before. The

@@ -29,7 +29,7 @@ use kernel::{
     time::Delta, //
 };
 
-/// Who waits longer for a slot gives up if it is in the way of a close.
+/// Who waits longer for a slot gives up if it is in the way of a close; at once if that waits no longer.
 const LONG: Delta = Delta::from_secs(5);
 
 /// A place in the queue, until this is dropped.
@@ -111,17 +111,19 @@ impl Outbox {
 
     /// Sleeps until it is this one's turn, or, if it `is_first` and so has told the peer to ring, until a slot is free.
     fn sleep(&self, ticket: u64, is_first: bool, operation: &Operation, caller: Caller) -> Result {
+        let channel = &operation.surroundings.channel;
         let has_changed = || {
             let state = self.state.lock();
             let is_due = !is_first || self.free(&state) > 0;
-            (state.closed || state.is_first(ticket) && is_due).then_some(())
+            let goes_on = state.closed || state.is_first(ticket) && is_due;
+            (goes_on || channel.is_given_up()).then_some(())
         };
         if caller == Caller::Process {
             return self.room.wait_killable(has_changed);
         }
         let woken = self.room.wait_uninterruptible_timeout(LONG, has_changed);
         // A peer that hardly goes on must not keep this end from being closed.
-        if woken.is_none() && operation.surroundings.channel.is_closing() {
+        if woken.is_none() && channel.is_closing() || channel.is_given_up() {
             return Err(ECONNRESET);
         }
         Ok(())
