@@ -17,6 +17,7 @@ pub(crate) mod handshake;
 pub(crate) mod hello;
 pub(crate) mod marks;
 pub(crate) mod messages;
+pub(crate) mod news;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod registrations;

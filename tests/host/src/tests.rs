@@ -25,6 +25,7 @@ mod lanes;
 mod longest_segment;
 mod marks;
 mod messages;
+mod news;
 mod numbers;
 mod parts;
 mod plan;

@@ -50,9 +50,12 @@ use crate::{
             Windows, //
         }, //
     },
-    peer::channel::{
-        Channel,
-        State, //
+    peer::{
+        channel::{
+            Channel,
+            State, //
+        },
+        doorbells::Subscription, //
     },
     rma::{
         mapping::Mappings,
@@ -70,6 +73,7 @@ use crate::{
 };
 use kernel::{
     new_mutex,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -78,7 +82,8 @@ use kernel::{
         },
         Arc,
         Mutex,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
     },
     time::Delta, //
 };
@@ -94,11 +99,14 @@ pub(crate) struct PortPair {
 }
 
 /// See the head of this file.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) ports: PortPair,
     pub(super) stream: Arc<Stream>,
+    /// Has the stream told of news, until the peer can't have any.
+    #[pin]
+    subscription: SpinLock<Option<Subscription>>,
     /// Messages are calls that have moved something.
     pub(super) sent: Flow,
     pub(super) received: Flow,
@@ -126,15 +134,17 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
         let stream = Stream::new(&channel, contact.ring_size)?;
+        let subscription = Subscription::to_channel(&channel.doorbells, id, stream.clone())?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
-        let this = Arc::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 channel,
                 ports,
                 stream,
+                subscription <- new_spinlock!(Some(subscription), "Connection::subscription"),
                 sent: Flow::new(),
                 received: Flow::new(),
                 windows,
@@ -146,15 +156,13 @@ impl Connection {
                 losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )?;
-        // Until it leaves the table, or is dropped.
-        this.stream.listen()?;
-        Ok(this)
+        )
     }
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        self.stream.wake_doorbells.leave();
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
         // Somebody may hold on to the connection for long, but the peer writes no more.
         self.stream.own.unmap();
     }
@@ -337,14 +345,6 @@ impl Connection {
         // Who waits for the end of a process wants its memory back then; but not for any time that
         // the peer might like.
         let _ = waiters.wait_uninterruptible_timeout(CLOSE_TIMEOUT, done);
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for Connection {
-    fn drop(self: Pin<&mut Self>) {
-        // The doorbells hold the stream as long as it listens, so the stream alone never goes.
-        self.stream.wake_doorbells.leave();
     }
 }
 
