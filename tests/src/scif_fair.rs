@@ -67,6 +67,14 @@ fn beside_idle_connections(lab: &Lab) -> Result<()> {
     bench.stop()
 }
 
+/// A request that is given up is looked for where it was made.
+fn listeners(lab: &Lab) -> Result<()> {
+    scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)?;
+    Ok(())
+}
+
 /// The tests of this file.
-pub const TESTS: &[Test] =
-    &[Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240)];
+pub const TESTS: &[Test] = &[
+    Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240),
+    Test::new("scif_fair::listeners", SCIF_PAIR, listeners).seconds(240),
+];

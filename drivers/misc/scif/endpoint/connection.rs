@@ -309,6 +309,7 @@ impl Connection {
                 // answered: the peer may already write.
                 self.channel.send_once(&Message::Cancel {
                     source: self.channel.id,
+                    port: self.ports.peer,
                 });
             }
             // A peer that is lost keeps what it might write to until it is forgotten.
