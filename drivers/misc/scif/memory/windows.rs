@@ -284,19 +284,19 @@ impl Windows {
     /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<LocalPiece>> {
         // On an error those that were taken are let go after the lock.
-        let mut pieces = Few::new();
-        let active = self.active.lock();
-        range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
-            if window.protection & protection != protection {
-                return Err(EACCES);
-            }
-            pieces.push(LocalPiece {
-                holder: window.clone(),
-                offset,
-                len,
+        Few::collect(|pieces| {
+            let active = self.active.lock();
+            range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
+                if window.protection & protection != protection {
+                    return Err(EACCES);
+                }
+                pieces.push(LocalPiece {
+                    holder: window.clone(),
+                    offset,
+                    len,
+                })
             })
-        })?;
-        Ok(pieces)
+        })
     }
 
     /// Calls `f` with the memory of the window that holds all of `range`, and where in it that begins: none
