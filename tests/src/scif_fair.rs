@@ -19,6 +19,9 @@ const IDLE: &str = "4000";
 /// A round trip with them may take so much longer. One that looks at each takes three times as long, or more.
 const SLOWER: f64 = 1.5;
 
+/// Of what there is for all users, as a test does not want to take much.
+const PERCENT: &str = "2";
+
 /// Microseconds of a round trip of two who sleep.
 fn round_trip(lab: &Lab) -> Result<f64> {
     let arguments = [
@@ -67,6 +70,18 @@ fn beside_idle_connections(lab: &Lab) -> Result<()> {
     bench.stop()
 }
 
+/// Who takes all that he gets leaves something to others.
+fn shares(lab: &Lab) -> Result<()> {
+    lab.shell(0, "chmod 666 /dev/scif")?;
+    let file = "/sys/module/scif/parameters/user_share";
+    let usual = lab.node(0).read(file)?;
+    lab.node(0).write(file, PERCENT)?;
+    let result = scif::run_tap(lab, 0, "scif_fair", &["shares", PERCENT], 240);
+    lab.node(0).write(file, usual.trim())?;
+    lab.shell(0, "chmod 600 /dev/scif")?;
+    result.map(|_| ())
+}
+
 /// A request that is given up is looked for where it was made.
 fn listeners(lab: &Lab) -> Result<()> {
     scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)?;
@@ -76,5 +91,6 @@ fn listeners(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240),
+    Test::new("scif_fair::shares", SCIF_PAIR, shares).seconds(240),
     Test::new("scif_fair::listeners", SCIF_PAIR, listeners).seconds(240),
 ];

@@ -62,9 +62,12 @@ use crate::{
         marks::Progress,
         transfers::Transfers, //
     },
-    sync::flow::{
-        Flow,
-        Moved, //
+    sync::{
+        fair_share::FairShare,
+        flow::{
+            Flow,
+            Moved, //
+        }, //
     },
     sys::{
         current::can_be_killed,
@@ -119,6 +122,8 @@ pub(super) struct Connection {
     pub(super) refusal: SetOnce<Status>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
+    /// Of the connections that users may have with the peer.
+    _share: FairShare,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
     #[pin]
     losing: Mutex<()>,
@@ -131,6 +136,7 @@ impl Connection {
         id: ChannelId,
         ports: PortPair,
         state: State,
+        share: FairShare,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
         let stream = Stream::new(&channel, contact.ring_size)?;
@@ -153,6 +159,7 @@ impl Connection {
                 mappings: contact.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
+                _share: share,
                 losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,

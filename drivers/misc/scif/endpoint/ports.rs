@@ -27,6 +27,10 @@ use crate::{
         control::Reservation,
         Peer, //
     },
+    sync::fair_share::{
+        FairShare,
+        FairShares, //
+    },
     sys::wait::WaitQueue, //
 };
 use kernel::{
@@ -88,12 +92,14 @@ impl Inner {
 pub(super) struct Ports {
     #[pin]
     inner: Mutex<Inner>,
+    shares: FairShares,
 }
 
 /// A port of this node that belongs to endpoints; free again when dropped.
 pub(super) struct BoundPort {
     ports: Arc<Ports>,
     pub(super) number: u16,
+    _share: FairShare,
 }
 
 impl Drop for BoundPort {
@@ -112,25 +118,32 @@ impl Ports {
             listeners: RBTree::new(),
         };
         inner.take(0)?;
+        let shares = FairShares::of(PORTS)?;
         Arc::pin_init(
-            pin_init!(Self { inner <- new_mutex!(inner, "Ports::inner") }),
+            pin_init!(Self {
+                inner <- new_mutex!(inner, "Ports::inner"),
+                shares,
+            }),
             GFP_KERNEL,
         )
     }
 
     /// Takes a port: `number`, or any that is free for 0. EINVAL if it is taken, ENOSPC if none is
-    /// left.
+    /// left, or the caller's user has its share.
     pub(super) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
+        let share = self.shares.take()?.ok_or(ENOSPC)?;
         let mut inner = self.inner.lock();
-        let number = match number {
-            0 => inner.take_any()?,
-            _ => inner.take(number)?,
+        let taken = match number {
+            0 => inner.take_any(),
+            _ => inner.take(number),
         };
+        // Before the share may go.
         drop(inner);
         // From here on dropping the port frees it, but it has to exist for that.
         let port = BoundPort {
             ports: self.clone(),
-            number,
+            number: taken?,
+            _share: share,
         };
         Ok(Arc::new(port, GFP_KERNEL_ACCOUNT)?)
     }
