@@ -54,6 +54,7 @@ test_files! {
     scif_device_memory
     scif_counts
     scif_bench
+    scif_fair
     scif_lifetime
     scif_limits
     scif_engines

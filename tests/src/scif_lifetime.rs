@@ -2,7 +2,8 @@
 //! What is over when a call says so: of an endpoint, its port, its pinned memory and what the
 //! module counts, when close or the wait for its process has returned (tests/programs/scif_ports.c);
 //! of what a process has accepted and not taken over, the connection, when the process or its
-//! descriptor of the listener is gone (tests/programs/scif_accepted.c).
+//! descriptor of the listener is gone (tests/programs/scif_accepted.c), and the process's calls that wait in accept
+//! (tests/programs/scif_flushed.c).
 
 use anyhow::Context;
 use anyhow::Result;
@@ -82,6 +83,12 @@ fn accepted_between_nodes(lab: &Lab) -> Result<()> {
     )
 }
 
+/// Calls that wait in accept while descriptors of the listener are closed.
+fn flushed(lab: &Lab) -> Result<()> {
+    scif::run_tap(lab, 0, "scif_flushed", &[], 60)?;
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_lifetime::ports_loopback", SCIF_PAIR, ports_loopback)
@@ -108,4 +115,5 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .by_name(),
+    Test::new("scif_lifetime::flushed", SCIF_PAIR, flushed),
 ];

@@ -86,10 +86,8 @@ pub(crate) struct Endpoint {
     pub(crate) waiters: Arc<WaitQueue>,
     state: Arc<Standing>,
     _listed: Listed<Standing>,
-    /// Counts closed descriptors, for who waits in accept.
+    /// Counts closed descriptors of a listener, for who waits in accept.
     flushes: Atomic<u64>,
-    /// Whose table of descriptors the last one was in.
-    flushed_by: Atomic<usize>,
     /// Whether mappings made from now on read as ones once the peer is lost.
     pub(crate) ones_after_loss: Atomic<bool>,
 }
@@ -108,7 +106,6 @@ impl Endpoint {
             _listed: scif.endpoints.add(&state)?,
             state,
             flushes: Atomic::new(0),
-            flushed_by: Atomic::new(0),
             ones_after_loss: Atomic::new(false),
         };
         Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)

@@ -18,6 +18,7 @@ pub(crate) mod hello;
 pub(crate) mod log_limit;
 pub(crate) mod marks;
 pub(crate) mod messages;
+pub(crate) mod news;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod registrations;

@@ -37,9 +37,12 @@ use crate::{
         },
         Peer, //
     },
-    sync::list::{
-        List,
-        Listed, //
+    sync::{
+        fair_share::FairShares,
+        list::{
+            List,
+            Listed, //
+        }, //
     },
 };
 use kernel::{
@@ -244,6 +247,7 @@ const MOST: usize = 256;
 #[pin_data]
 struct Lookups {
     peer: Arc<Peer>,
+    shares: FairShares,
     #[pin]
     questions: Questions<Reply<Result<u16>>>,
 }
@@ -251,9 +255,11 @@ struct Lookups {
 impl Lookups {
     /// Nothing was asked yet. May sleep.
     fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
+        let shares = FairShares::of(MOST)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
+                shares,
                 questions <- Questions::new(MOST, 0),
             }),
             GFP_KERNEL,
@@ -261,8 +267,10 @@ impl Lookups {
     }
 
     /// Asks the peer. ENOENT if no port there has the name, EOPNOTSUPP if there are no names there, ENODEV
-    /// if the peer is lost. Interruptible; nothing is left behind.
+    /// if the peer is lost, EAGAIN if the caller's user has its share of the questions that are under way. Interruptible;
+    /// nothing is left behind.
     fn ask(&self, name: Name) -> Result<u16> {
+        let _share = self.shares.take()?.ok_or(EAGAIN)?;
         let post = |token| {
             self.peer.post(&NameMessage::Lookup {
                 token,

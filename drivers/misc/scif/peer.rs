@@ -73,7 +73,10 @@ use control::{
     NOT_TAKEN, //
 };
 use core::ops::Deref;
-use doorbells::Doorbells;
+use doorbells::{
+    Block,
+    Doorbells, //
+};
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -188,7 +191,15 @@ impl Peer {
             who.peer_geometry,
             &*path,
         )?;
-        let doorbells = Doorbells::new(path.doorbells())?;
+        let own = Block {
+            place: who.block.clone(),
+            geometry: who.geometry,
+        };
+        let peers = Block {
+            place: who.peer_block,
+            geometry: who.peer_geometry,
+        };
+        let doorbells = Doorbells::new(path.doorbells(), own, peers, &common.queues)?;
         Arc::pin_init(
             pin_init!(Self {
                 queues: common.queues.clone(),
@@ -480,6 +491,7 @@ impl Session for Peer {
 
     fn forget(&self) {
         self.for_each_attachment(|attachment| attachment.forget());
+        self.doorbells.retire();
         self.control.unmap();
         self.detach_services();
     }

@@ -42,7 +42,7 @@
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 8. `NtbLink::current`, `Wish::turn`, `WakeDoorbells::inner`, `Ring::writer` and `Ring::reader` (not in interrupts)
+//! 8. `NtbLink::current`, `Wish::turn`, `Connection::subscription`, `Ring::writer` and `Ring::reader` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,

@@ -6,6 +6,7 @@
 pub(crate) mod awake;
 pub(crate) mod call_lock;
 pub(crate) mod claim;
+pub(crate) mod fair_share;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
 pub(crate) mod list;

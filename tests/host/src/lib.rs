@@ -42,6 +42,7 @@ mod logic {
     pub(crate) mod log_limit;
     pub(crate) mod marks;
     pub(crate) mod messages;
+    pub(crate) mod news;
     pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod registrations;
@@ -61,6 +62,7 @@ mod loom_logic {
     #[path = "../../../../tests/host/src/loom_atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod gate;
+    pub(crate) mod news;
     pub(crate) mod ring;
     pub(crate) mod stores;
     pub(crate) mod update;

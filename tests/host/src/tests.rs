@@ -26,6 +26,7 @@ mod log_limit;
 mod longest_segment;
 mod marks;
 mod messages;
+mod news;
 mod numbers;
 mod parts;
 mod plan;

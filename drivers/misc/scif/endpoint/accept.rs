@@ -37,7 +37,6 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
-            Relaxed,
             Release, //
         },
         Arc, //
@@ -53,7 +52,7 @@ impl Endpoint {
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
         let listener = self.listening()?;
         let handle = listener.begin_accept()?;
-        let accepted = self.accept_request(&listener, block);
+        let accepted = self.accept_request(&listener, block, || listener.is_ended(handle));
         Ok((listener.end_accept(handle, accepted)?, handle))
     }
 
@@ -62,7 +61,8 @@ impl Endpoint {
         // First, so that no peer connects and finds that there is no memory.
         let endpoint = Self::new(&self.scif)?;
         let listener = self.listening()?;
-        let accepted = self.accept_request(&listener, block)?;
+        // It has no descriptors.
+        let accepted = self.accept_request(&listener, block, || false)?;
         let peer = accepted.connection.peer();
         endpoint.adopt(|| Some(accepted))?;
         Ok((peer, endpoint))
@@ -85,15 +85,19 @@ impl Endpoint {
         taken?.accepted
     }
 
-    fn accept_request(&self, listener: &Listener, block: bool) -> Result<Unclaimed> {
-        let table = descriptor_table();
-        let flushes = self.flushes.load(Relaxed);
-        // Another thread of the caller has closed a descriptor of the listener.
-        let is_flushed =
-            || self.flushes.load(Acquire) != flushes && self.flushed_by.load(Relaxed) == table;
+    /// Makes a connection of the oldest request. `is_ended` says whether the call is to return, as another thread of the
+    /// caller has closed a descriptor of the listener. May sleep.
+    fn accept_request(
+        &self,
+        listener: &Listener,
+        block: bool,
+        is_ended: impl Fn() -> bool,
+    ) -> Result<Unclaimed> {
         loop {
+            // Before the look at who was meant.
+            let flushes = self.flushes.load(Acquire);
             let Some(request) = listener.take_if(|_| true) else {
-                if listener.is_closed() || is_flushed() {
+                if listener.is_closed() || is_ended() {
                     return Err(EINTR);
                 }
                 if !block {
@@ -101,7 +105,8 @@ impl Endpoint {
                 }
                 self.waiters
                     .wait(|| {
-                        let go_on = listener.queued() > 0 || listener.is_closed() || is_flushed();
+                        let is_flushed = self.flushes.load(Acquire) != flushes;
+                        let go_on = listener.queued() > 0 || listener.is_closed() || is_flushed;
                         go_on.then_some(())
                     })
                     .map_err(|_| EINTR)?;
@@ -134,14 +139,15 @@ impl Endpoint {
             // All descriptors of a task that exits come here before the first one of them is released.
             *self.state.exits_since.lock() = Some(Instant::now());
         }
-        self.flushed_by.store(table, Relaxed);
+        let Ok(listener) = self.listening() else {
+            return;
+        };
+        listener.end_calls(table);
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();
         // Asked of listeners only: it takes a look at the whole table.
-        if let Ok(listener) = self.listening() {
-            if is_last() {
-                listener.close_accepted(Some(table));
-            }
+        if is_last() {
+            listener.close_accepted(Some(table));
         }
     }
 
@@ -192,6 +198,8 @@ pub(super) struct Accepting {
     /// The table of descriptors of that process: the close of its last descriptor of the listener ends what was not
     /// taken over.
     table: usize,
+    /// Another thread of the process has closed a descriptor of the listener while the call runs.
+    is_ended: bool,
     /// None while the call runs.
     accepted: Option<Unclaimed>,
 }
@@ -224,10 +232,25 @@ impl Listener {
             handle,
             process,
             table: descriptor_table(),
+            is_ended: false,
             accepted: None,
         };
         entries.push(entry, GFP_KERNEL_ACCOUNT)?;
         Ok(handle)
+    }
+
+    /// Notes that the calls return which processes with this table of descriptors have begun. May sleep.
+    fn end_calls(&self, table: usize) {
+        let mut entries = self.accepted.lock();
+        let calls = entries.iter_mut().filter(|entry| entry.table == table);
+        calls.for_each(|entry| entry.is_ended = true);
+    }
+
+    /// Whether the call that has begun under this handle returns without having accepted. May sleep.
+    fn is_ended(&self, handle: u64) -> bool {
+        let entries = self.accepted.lock();
+        let mut calls = entries.iter();
+        !calls.any(|entry| entry.handle == handle && !entry.is_ended)
     }
 
     /// Keeps what the call has accepted, if it has, for the calling process. Returns who is connected;

@@ -53,9 +53,12 @@ use crate::{
             Windows, //
         }, //
     },
-    peer::channel::{
-        Channel,
-        State, //
+    peer::{
+        channel::{
+            Channel,
+            State, //
+        },
+        doorbells::Subscription, //
     },
     rma::{
         mapping::Mappings,
@@ -63,6 +66,7 @@ use crate::{
         transfers::Transfers, //
     },
     sync::{
+        fair_share::FairShare,
         flow::{
             Flow,
             Moved, //
@@ -72,7 +76,7 @@ use crate::{
     sys::trace, //
 };
 use kernel::{
-    new_mutex,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -81,7 +85,8 @@ use kernel::{
         },
         Arc,
         Mutex,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
     },
     time::{
         Instant,
@@ -97,11 +102,14 @@ pub(crate) struct PortPair {
 }
 
 /// See the head of this file.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) ports: PortPair,
     pub(super) stream: Arc<Stream>,
+    /// Has the stream told of news, until the peer can't have any.
+    #[pin]
+    subscription: SpinLock<Option<Subscription>>,
     /// Messages are calls that have moved something.
     pub(super) sent: Flow,
     pub(super) received: Flow,
@@ -114,6 +122,8 @@ pub(super) struct Connection {
     pub(super) refusal: SetOnce<Status>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
+    /// Of the connections that users may have with the peer.
+    _share: FairShare,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
     #[pin]
     losing: Mutex<()>,
@@ -126,18 +136,21 @@ impl Connection {
         id: ChannelId,
         ports: PortPair,
         state: State,
+        share: FairShare,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
         let stream = Stream::new(&channel, contact.ring_size)?;
+        let subscription = Subscription::to_channel(&channel.doorbells, id, stream.clone())?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
-        let this = Arc::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 channel,
                 ports,
                 stream,
+                subscription <- new_spinlock!(Some(subscription), "Connection::subscription"),
                 sent: Flow::new(),
                 received: Flow::new(),
                 windows,
@@ -146,18 +159,17 @@ impl Connection {
                 mappings: contact.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
+                _share: share,
                 losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )?;
-        // Until it leaves the table, or is dropped.
-        this.stream.listen()?;
-        Ok(this)
+        )
     }
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        self.stream.wake_doorbells.leave();
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
         // Somebody may hold on to the connection for long, but the peer writes no more.
         self.stream.own.unmap();
     }
@@ -315,6 +327,7 @@ impl Connection {
                 // answered: the peer may already write.
                 self.channel.send_once(&Message::Cancel {
                     source: self.channel.id,
+                    port: self.ports.peer,
                 });
             }
             // A peer that is lost keeps what it might write to until it is forgotten.
@@ -347,14 +360,6 @@ impl Connection {
         if !self.windows.wait_if_lent(&waiters, || done().then_some(())) {
             patience.wait_for_answer(&waiters, done);
         }
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for Connection {
-    fn drop(self: Pin<&mut Self>) {
-        // The doorbells hold the stream as long as it listens, so the stream alone never goes.
-        self.stream.wake_doorbells.leave();
     }
 }
 

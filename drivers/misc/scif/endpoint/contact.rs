@@ -35,7 +35,10 @@ use crate::{
             Owner,
             State, //
         },
-        channel_table::ChannelTable,
+        channel_table::{
+            ChannelTable,
+            MAX_CHANNELS, //
+        },
         Peer, //
     },
     rma::{
@@ -44,6 +47,7 @@ use crate::{
         staging::Staging,
         ways::Ways, //
     },
+    sync::fair_share::FairShares,
     sys::{
         trace,
         wait::WaitQueue, //
@@ -71,6 +75,7 @@ pub(super) struct Contact {
     /// Bytes of a receive ring, at most.
     pub(super) ring_size: u32,
     pub(super) ports: Arc<Ports>,
+    shares: FairShares,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
 }
@@ -83,6 +88,7 @@ impl Contact {
         let remembered = Arc::new(Remembered::new(), GFP_KERNEL)?;
         let mappings = Mappings::new()?;
         let ways = Ways::new(peer, staging)?;
+        let shares = FairShares::of(MAX_CHANNELS)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -93,19 +99,22 @@ impl Contact {
                 ways,
                 ring_size: scif.ring_size,
                 ports: scif.ports.clone(),
+                shares,
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
+    /// Makes a connection and puts it into the table: ENODEV if the peer is lost, ENOSPC if the caller's user has its
+    /// share of connections with it. The caller is inside
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
+        let share = self.shares.take()?.ok_or(ENOSPC)?;
         self.ways.staging.open()?;
         let id = self.connections.lock().next_id();
         // Without the lock, which the control work takes: who pays may have to wait.
-        let connection = Connection::new(self, id, ports, state)?;
+        let connection = Connection::new(self, id, ports, state, share)?;
         let node = RBTreeNode::new(id, connection.clone(), GFP_KERNEL_ACCOUNT)?;
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.

@@ -6,12 +6,12 @@
 //! behind that which was given out last, from [`FIRST_DYNAMIC`] on: so a port that was just freed comes back as
 //! late as possible, as a peer may still hold messages for it.
 //!
-//! Lock: `inner` is a leaf but for `Listener::queue`, which is taken under it.
+//! Lock: `inner` is a leaf, held for a look at one port: all users need it, however many listeners one of them has.
 //!
 //! A listening port, the connection requests that wait for accept, and the connections that were accepted and wait for
 //! an endpoint.
 //!
-//! Locks: `queue` is a leaf, taken under `Ports::inner`; `accepted` is a leaf.
+//! Locks: `queue` and `accepted` are leaves.
 
 use super::accept::Accepting;
 use crate::{
@@ -26,6 +26,10 @@ use crate::{
     peer::{
         control::Reservation,
         Peer, //
+    },
+    sync::fair_share::{
+        FairShare,
+        FairShares, //
     },
     sys::wait::WaitQueue, //
 };
@@ -88,12 +92,14 @@ impl Inner {
 pub(super) struct Ports {
     #[pin]
     inner: Mutex<Inner>,
+    shares: FairShares,
 }
 
 /// A port of this node that belongs to endpoints; free again when dropped.
 pub(super) struct BoundPort {
     ports: Arc<Ports>,
     pub(super) number: u16,
+    _share: FairShare,
 }
 
 impl Drop for BoundPort {
@@ -112,25 +118,32 @@ impl Ports {
             listeners: RBTree::new(),
         };
         inner.take(0)?;
+        let shares = FairShares::of(PORTS)?;
         Arc::pin_init(
-            pin_init!(Self { inner <- new_mutex!(inner, "Ports::inner") }),
+            pin_init!(Self {
+                inner <- new_mutex!(inner, "Ports::inner"),
+                shares,
+            }),
             GFP_KERNEL,
         )
     }
 
     /// Takes a port: `number`, or any that is free for 0. EINVAL if it is taken, ENOSPC if none is
-    /// left.
+    /// left, or the caller's user has its share.
     pub(super) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
+        let share = self.shares.take()?.ok_or(ENOSPC)?;
         let mut inner = self.inner.lock();
-        let number = match number {
-            0 => inner.take_any()?,
-            _ => inner.take(number)?,
+        let taken = match number {
+            0 => inner.take_any(),
+            _ => inner.take(number),
         };
+        // Before the share may go.
         drop(inner);
         // From here on dropping the port frees it, but it has to exist for that.
         let port = BoundPort {
             ports: self.clone(),
-            number,
+            number: taken?,
+            _share: share,
         };
         Ok(Arc::new(port, GFP_KERNEL_ACCOUNT)?)
     }
@@ -148,38 +161,46 @@ impl Ports {
         self.inner.lock().listeners.get(&port).cloned()
     }
 
-    /// Lets no more requests come in. Returns after the last one has been queued.
+    /// Has no more requests find the listener. One that has found it is refused once it is closed.
     pub(super) fn remove_listener(&self, listener: &Listener) {
-        let _removed = self.inner.lock().listeners.remove(&listener.port.number);
+        let removed = self.inner.lock().listeners.remove(&listener.port.number);
+        drop(removed);
     }
 
     /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.
     pub(super) fn requested(&self, port: u16, request: Request) {
-        let queued = {
-            let inner = self.inner.lock();
-            match inner.listeners.get(&port) {
-                Some(listener) => listener.push(request),
-                None => Err((Status::Refused, request)),
-            }
+        let queued = match self.listener(port) {
+            Some(listener) => listener.push(request),
+            None => Err((Status::Refused, request)),
         };
         if let Err((reason, request)) = queued {
             request.refuse(reason);
         }
     }
 
-    /// Refuses the queued requests of a peer: what its connector with this id asks for, which has given up, or all,
-    /// as the peer is lost. May sleep.
-    pub(super) fn forget_requests(&self, peer: &Arc<Peer>, source: Option<ChannelId>) {
-        let is_meant = |request: &Request| {
-            Arc::ptr_eq(&request.peer, peer) && source.is_none_or(|source| source == request.source)
-        };
-        let next = || {
-            let inner = self.inner.lock();
-            let mut listeners = inner.listeners.values();
-            listeners.find_map(|listener| listener.take_if(is_meant))
-        };
-        // Each is refused without the lock, as it is dropped.
-        while next().is_some() {}
+    /// A peer's connector with this id has given up what it asked for at `port`: refuses that, if it is queued. May
+    /// sleep.
+    pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId, port: u16) {
+        if let Some(listener) = self.listener(port) {
+            listener
+                .refuse_if(|request| Arc::ptr_eq(&request.peer, peer) && request.source == source);
+        }
+    }
+
+    /// Refuses the queued requests of a peer, which is lost. May sleep.
+    pub(super) fn forget_requests(&self, peer: &Arc<Peer>) {
+        let mut next = Some(0);
+        while let Some(listener) = next.and_then(|from| self.listener_from(from)) {
+            listener.refuse_if(|request| Arc::ptr_eq(&request.peer, peer));
+            next = listener.port.number.checked_add(1);
+        }
+    }
+
+    /// The first listener at this port or behind it.
+    fn listener_from(&self, port: u16) -> Option<Arc<Listener>> {
+        let inner = self.inner.lock();
+        let cursor = inner.listeners.cursor_lower_bound(&port)?;
+        Some(cursor.current().1.clone())
     }
 }
 
@@ -373,6 +394,12 @@ impl Listener {
         let request = requests.remove(position).ok();
         self.queued.store(requests.len(), Relaxed);
         request
+    }
+
+    /// Refuses all queued requests for which `is_meant` is true. May sleep.
+    fn refuse_if(&self, is_meant: impl Fn(&Request) -> bool) {
+        // Each is refused without the lock, as it is dropped.
+        while self.take_if(&is_meant).is_some() {}
     }
 
     /// How many requests are queued. Any context.

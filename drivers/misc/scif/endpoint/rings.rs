@@ -28,7 +28,6 @@
 mod waking;
 
 pub(super) use waking::{
-    WakeDoorbells,
     Wish,
     Wisher, //
 };

@@ -96,7 +96,7 @@ impl Attachment for Attached {
         contact.mappings.revoke_all();
         contact.ways.staging.drained();
         // Requests came from the control work, which is out now, too.
-        contact.ports.forget_requests(&contact.peer, None);
+        contact.ports.forget_requests(&contact.peer);
     }
 
     fn unreachable(&self) {
@@ -130,7 +130,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
                 reason: Status::NoMemory,
             }),
         },
-        Message::Cancel { source } => contact.ports.forget_requests(peer, Some(source)),
+        Message::Cancel { source, port } => contact.ports.cancelled(peer, source, port),
         Message::Accept {
             target,
             source,

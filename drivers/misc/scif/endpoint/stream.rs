@@ -19,7 +19,6 @@ use super::{
     own_ring::OwnRing,
     peer_ring::PeerRing,
     rings::{
-        WakeDoorbells,
         Wish,
         Wisher,
         CONSUMED,
@@ -36,10 +35,7 @@ use crate::{
             Channel,
             State, //
         },
-        doorbells::{
-            Rung,
-            Subscription, //
-        },
+        doorbells::Rung,
     },
     sync::{
         awake::Awake,
@@ -78,8 +74,6 @@ pub(super) struct Stream {
     pub(super) own: OwnRing,
     /// The doorbell by which the peer wakes us, if it is not asked for another one.
     pub(super) doorbell: u32,
-    #[pin]
-    pub(super) wake_doorbells: WakeDoorbells,
     pub(super) remote: SetOnce<PeerRing>,
     /// Bytes written into the peer's ring, ever; written by who is sending.
     pub(super) produced: Atomic<u32>,
@@ -131,6 +125,9 @@ impl Stream {
     /// caller is inside the peer. May sleep.
     pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<Arc<Self>> {
         let own = OwnRing::new(channel.path(), limit)?;
+        let doorbell = channel.doorbells.for_data(channel.id.0);
+        let room_wish = Wish::none(ROOM_WANTED, ROOM_DOORBELL, doorbell, CONSUMED);
+        let data_wish = Wish::none(DATA_WANTED, DATA_DOORBELL, doorbell, PRODUCED);
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
@@ -139,26 +136,17 @@ impl Stream {
                 sending <- CallLock::new(),
                 receiving <- CallLock::new(),
                 own <- own,
-                doorbell: channel.doorbells.for_data(channel.id.0),
-                wake_doorbells <- WakeDoorbells::none(),
+                doorbell,
                 remote: SetOnce::new(),
                 produced: Atomic::new(0),
                 consumed: Atomic::new(0),
                 seen_consumed: Atomic::new(0),
                 seen_produced: Atomic::new(0),
-                room_wish <- Wish::none(ROOM_WANTED, ROOM_DOORBELL, CONSUMED),
-                data_wish <- Wish::none(DATA_WANTED, DATA_DOORBELL, PRODUCED),
+                room_wish <- room_wish,
+                data_wish <- data_wish,
             }),
             GFP_KERNEL_ACCOUNT,
         )
-    }
-
-    /// Lets the peer wake those who wait here, until it is told to leave
-    /// (`WakeDoorbells::leave`).
-    pub(super) fn listen(self: &Arc<Self>) -> Result {
-        let subscription = Subscription::new(&self.channel.doorbells, self.doorbell, self.clone())?;
-        self.wake_doorbells.listen(subscription);
-        Ok(())
     }
 
     /// The error of send and receive once the other end is gone; success as long as it is not.

@@ -4,8 +4,8 @@
 //! numbers of its slots.
 //!
 //! The block lies in the memory of the reader. It begins with words that are not messages; behind them lie
-//! the ring of requests, an array of 64-byte slots (`envelope.rs`), an annex for each of its slots, and the
-//! ring of answers, which has as many slots.
+//! the ring of requests, an array of 64-byte slots (`envelope.rs`), an annex for each of its slots, the
+//! ring of answers, which has as many slots, and the marks of news (`news.rs`).
 //!
 //! # Slots
 //!
@@ -29,7 +29,10 @@
 //!
 //! Neither end touches memory here: reading and writing slots, in the right order, is the caller's part.
 
-use super::envelope::SLOT_SIZE;
+use super::{
+    envelope::SLOT_SIZE,
+    news::News, //
+};
 use core::num::{
     NonZeroU32,
     NonZeroU64, //
@@ -113,9 +116,15 @@ impl ControlGeometry {
             .saturating_add((index as usize).saturating_mul(ANNEX_SIZE))
     }
 
+    /// Where connections are marked for which a doorbell rings.
+    pub(crate) const fn news(self) -> News {
+        News::behind(self.slot(Lane::Answers, self.slots), self.slots)
+    }
+
     /// Bytes of the block.
     pub(crate) const fn size(self) -> usize {
-        self.slot(Lane::Answers, self.slots)
+        let news = self.news();
+        news.start().saturating_add(news.size())
     }
 }
 

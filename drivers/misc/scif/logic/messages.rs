@@ -162,8 +162,8 @@ macro_rules! message_table {
             /// The listener's answer: the connection exists.
             2 Accept to target { source: ChannelId, ring: RingAddress };
 
-            /// The connector gives up a request that has not been answered.
-            3 Cancel { source: ChannelId };
+            /// The connector gives up a request for this port that has not been answered.
+            3 Cancel { source: ChannelId, port: u16 };
 
             /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and
             /// its ring wants no more data.

@@ -58,7 +58,7 @@ const MESSAGES: [Message; 22] = {
             ring,
         },
         Message::Refuse { target, reason },
-        Message::Cancel { source },
+        Message::Cancel { source, port },
         Message::Close { target, source },
         Message::CloseDone { target },
         Message::RingWanted { target },

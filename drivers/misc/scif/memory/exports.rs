@@ -8,12 +8,16 @@
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
 use super::{
+    remote_window::MAX_WINDOWS,
     window::Window,
     windows::Windows, //
 };
-use crate::logic::messages::{
-    Grant,
-    WindowId, //
+use crate::{
+    logic::messages::{
+        Grant,
+        WindowId, //
+    },
+    sync::fair_share::FairShares, //
 };
 use kernel::{
     new_mutex,
@@ -39,6 +43,8 @@ pub(crate) struct Exports {
     next_id: Atomic<u32>,
     /// Nothing, until the peer has said what.
     granted: SetOnce<Grant>,
+    /// What users may have of the windows that the peer takes.
+    pub(super) shares: FairShares,
     #[pin]
     table: Mutex<Table>,
 }
@@ -53,10 +59,12 @@ struct Table {
 
 impl Exports {
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let shares = FairShares::of(MAX_WINDOWS as usize)?;
         Arc::pin_init(
             pin_init!(Self {
                 next_id: Atomic::new(1),
                 granted: SetOnce::new(),
+                shares,
                 table <- new_mutex!(Table::default(), "Exports::table"),
             }),
             GFP_KERNEL,

@@ -217,6 +217,9 @@ mod tests {
     }
 }
 
+/// See [`Few::push`].
+const NO_ROOM: Error = ENOBUFS;
+
 /// A list that seldom has more than one element, which then takes no memory of its own: the windows that
 /// a transfer lies in.
 pub(crate) struct Few<T> {
@@ -242,12 +245,27 @@ impl<T> Few<T> {
         }
     }
 
-    /// Appends an element. May sleep.
+    /// Has `find` push the elements, under a lock that others need: again, with more room, as long as there is too little.
+    /// The memory is allocated without that lock, as who pays may have to wait. May sleep.
+    pub(crate) fn collect(mut find: impl FnMut(&mut Self) -> Result) -> Result<Self> {
+        let (mut this, mut room) = (Self::new(), 8);
+        while let Err(error) = find(&mut this) {
+            if error != NO_ROOM {
+                return Err(error);
+            }
+            this = Self::new();
+            this.rest.reserve(room, GFP_KERNEL_ACCOUNT)?;
+            room *= 2;
+        }
+        Ok(this)
+    }
+
+    /// Appends an element: an error, which is for [`Self::collect`], if there is no room for it. Any context but for what
+    /// becomes of the element then.
     pub(crate) fn push(&mut self, element: T) -> Result {
         match self.first {
             None => self.first = Some(element),
-            // Nobody pays, for a moment only: locks are held that others need.
-            Some(_) => self.rest.push(element, GFP_KERNEL)?,
+            Some(_) => self.rest.push_within_capacity(element).or(Err(NO_ROOM))?,
         }
         Ok(())
     }
@@ -262,9 +280,9 @@ impl<T> Few<T> {
         let Some(first) = self.first else {
             return Ok(self.rest);
         };
-        let mut list = KVVec::with_capacity(1 + self.rest.len(), GFP_KERNEL)?;
+        let mut list = KVVec::with_capacity(1 + self.rest.len(), GFP_KERNEL_ACCOUNT)?;
         for element in Iterator::chain(core::iter::once(first), self.rest) {
-            list.push(element, GFP_KERNEL)?;
+            list.push(element, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(list)
     }

@@ -53,7 +53,7 @@ use kernel::{
 
 /// Windows of one peer: it can't make this node remember any number of them, nor of messages that they are
 /// released.
-const MAX_WINDOWS: u64 = 1 << 17;
+pub(super) const MAX_WINDOWS: u64 = 1 << 17;
 
 /// How often a peer may register each of its pages before extents are counted against it.
 const REGISTRATIONS_PER_PAGE: u64 = 4;

@@ -128,20 +128,20 @@ impl RemoteWindows {
     /// memory, EACCES if one of them does not allow `protection`.
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
         // On an error they are let go after the lock.
-        let mut pieces = Few::new();
-        let tables = self.tables.lock();
-        let gap = if tables.lacking { ENOMEM } else { ENXIO };
-        range_tree::cover(&tables.windows, range, gap, |window, offset, len| {
-            if window.protection & protection != protection {
-                return Err(EACCES);
-            }
-            pieces.push(RemotePiece {
-                window: window.clone(),
-                offset,
-                len,
+        Few::collect(|pieces| {
+            let tables = self.tables.lock();
+            let gap = if tables.lacking { ENOMEM } else { ENXIO };
+            range_tree::cover(&tables.windows, range, gap, |window, offset, len| {
+                if window.protection & protection != protection {
+                    return Err(EACCES);
+                }
+                pieces.push(RemotePiece {
+                    window: window.clone(),
+                    offset,
+                    len,
+                })
             })
-        })?;
-        Ok(pieces)
+        })
     }
 
     /// Calls `f` with the window that holds all of `range`, and where in it that begins: none if there is

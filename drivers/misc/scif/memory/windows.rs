@@ -34,7 +34,10 @@ use crate::{
         LIMIT, //
     },
     peer::channel::Channel,
-    sync::call_lock::CallLock,
+    sync::{
+        call_lock::CallLock,
+        fair_share::FairShare, //
+    },
     sys::{
         range_allocator::RangeAllocator,
         wait::WaitQueue, //
@@ -81,6 +84,8 @@ pub(crate) struct Place {
     pub(crate) range: Range,
     /// Whether it lies there, and not nowhere.
     pub(super) is_listed: bool,
+    /// None of one that is not listed.
+    pub(super) _share: Option<FairShare>,
 }
 
 impl Drop for Place {
@@ -174,9 +179,11 @@ impl Windows {
 
     // ----- places ------------------------------------------------------------------------------
 
-    /// Takes a place: at `offset` if `fixed`, else the first one from there on, else the first one of all.
+    /// Takes a place: at `offset` if `fixed`, else the first one from there on, else the first one of all. EAGAIN if the
+    /// caller's user has its share of windows.
     fn take_place(self: &Arc<Self>, offset: i64, len: u64, fixed: bool) -> Result<Place> {
         let mut range = Range::new(offset, len).map_err(|_| EINVAL)?;
+        let share = self.exports.shares.take()?.ok_or(EAGAIN)?;
         if fixed {
             let taken = range.start() as usize..range.end() as usize;
             self.places.take_these(taken, GFP_KERNEL_ACCOUNT)?;
@@ -201,6 +208,7 @@ impl Windows {
             owner: self.clone(),
             range,
             is_listed: true,
+            _share: Some(share),
         })
     }
 
@@ -289,19 +297,19 @@ impl Windows {
     /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<LocalPiece>> {
         // On an error those that were taken are let go after the lock.
-        let mut pieces = Few::new();
-        let active = self.active.lock();
-        range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
-            if window.protection & protection != protection {
-                return Err(EACCES);
-            }
-            pieces.push(LocalPiece {
-                holder: window.clone(),
-                offset,
-                len,
+        Few::collect(|pieces| {
+            let active = self.active.lock();
+            range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
+                if window.protection & protection != protection {
+                    return Err(EACCES);
+                }
+                pieces.push(LocalPiece {
+                    holder: window.clone(),
+                    offset,
+                    len,
+                })
             })
-        })?;
-        Ok(pieces)
+        })
     }
 
     /// Calls `f` with the memory of the window that holds all of `range`, and where in it that begins: none

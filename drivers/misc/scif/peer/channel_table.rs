@@ -16,7 +16,7 @@ use kernel::{
 };
 
 /// More channels than this at once are refused with ENOSPC.
-const MAX_CHANNELS: usize = 1 << 16;
+pub(crate) const MAX_CHANNELS: usize = 1 << 16;
 
 /// See the head of this file.
 pub(crate) struct ChannelTable<T> {

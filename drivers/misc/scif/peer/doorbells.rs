@@ -1,49 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who waits for which doorbell of a path.
+//! Who is told of the doorbells of a path.
 //!
-//! There are fewer doorbells than channels: those that announce data are shared out, and whoever
-//! shares one is told whenever it rings.
+//! There are fewer doorbells than channels, so who rings for a channel has marked it in this node's control block
+//! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
+//! news costs nothing, however many there are. An interrupt tells [`MOST_AT_A_TIME`], or a few more; what is left
+//! is for a work item.
+//!
+//! What is not about a channel is told of one doorbell, each time that rings.
 //!
 //! # What rings while a doorbell is cleared
 //!
 //! A device interrupts when a doorbell's bit becomes set. The store that clears it takes its time to get
 //! there; what rings meanwhile finds it set still, and is wiped out with it, while whoever was told has
 //! looked at its memory already. A load from the device in each interrupt would prevent that, and cost more than
-//! all the rest of it. So whoever was told is told again at the next two ticks ([`Doorbells::look_again`]; the
+//! all the rest of it. So marks are looked at again at the next two ticks, and whoever was told of a doorbell is told
+//! again ([`Doorbells::look_again`]; the
 //! first may follow at once, with the store still on its way): what almost never happens is late then, and
 //! not lost.
 //!
 //! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+
 use crate::{
-    logic::doorbells::Steering,
-    transport::doorbell, //
+    logic::{
+        control_block::ControlGeometry,
+        doorbells::Steering,
+        envelope::ChannelId,
+        news::{
+            Marks,
+            News, //
+        },
+    },
+    sync::work_queues::WorkQueues,
+    sys::shared_memory::SharedMemory,
+    transport::{
+        doorbell,
+        path::Path, //
+    },
 };
 use kernel::{
     cpu::CpuId,
-    new_spinlock_irq,
+    impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
+        barrier,
         Arc,
         SpinLockIrq, //
     },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
 };
 
-/// Who is told of a doorbell.
+/// Who is told that a doorbell has rung.
 pub(crate) trait Rung: Send + Sync {
     /// It rang, maybe for another. Hard interrupt context.
     fn rung(&self);
 }
 
-/// Those who wait for one doorbell.
-type Subscribers = KVec<Arc<dyn Rung>>;
+/// So many are told at a time with interrupts off.
+const MOST_AT_A_TIME: usize = 32;
+
+/// Of what somebody is told.
+#[derive(Clone, Copy)]
+enum Place {
+    /// A doorbell.
+    Doorbell(u32),
+    /// The news of a channel, by its slot, and then its id.
+    Channel(u64),
+}
 
 struct Inner {
-    subscribers: [Subscribers; doorbell::COUNT],
+    /// Who is told of a doorbell.
+    of_doorbells: [Option<Arc<dyn Rung>>; doorbell::COUNT],
+    /// Who is told of news.
+    of_channels: RBTree<u64, Arc<dyn Rung>>,
     /// Those that have rung since the last tick, as bits, and between that and the one before.
     recent: u64,
     older: u64,
+    /// The peer can't write to the block any more, and others may.
+    is_over: bool,
 }
 
 /// See the head of this file.
@@ -54,35 +98,120 @@ pub(crate) struct Doorbells {
     /// Those of them that announce data, without a gap.
     data: u64,
     steering: Steering,
+    /// In which the peer marks channels of this node, and where.
+    block: Arc<SharedMemory>,
+    news: News,
+    /// Where this node marks channels of the peer.
+    peer_marks: u64,
+    peer_news: News,
+    queues: Arc<WorkQueues>,
     #[pin]
     inner: SpinLockIrq<Inner>,
+    #[pin]
+    work: Work<Self>,
 }
 
-impl Inner {
-    fn tell(&self, number: u32) {
-        for subscriber in self.subscribers.get(number as usize).into_iter().flatten() {
-            subscriber.rung();
-        }
+impl_has_work! {
+    impl HasWork<Self> for Doorbells { self.work }
+}
+
+impl WorkItem for Doorbells {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.look(0);
     }
 }
 
+/// A control block that the peer marks.
+struct Marked<'a>(&'a SharedMemory);
+
+// Marks lie in the block, and words of them are aligned, so there are no errors.
+impl Marks for Marked<'_> {
+    fn load(&self, at: usize) -> u64 {
+        self.0.read_u64(at).unwrap_or(0)
+    }
+
+    fn store(&self, at: usize, mark: u8) {
+        let _ = self.0.write(at, &[mark]);
+        barrier::mb(barrier::Full);
+    }
+}
+
+impl Inner {
+    /// Tells who is told of doorbells, as bits.
+    fn tell_of_doorbells(&self, numbers: u64) {
+        for number in doorbell::numbers(numbers) {
+            if let Some(Some(subscriber)) = self.of_doorbells.get(number as usize) {
+                subscriber.rung();
+            }
+        }
+    }
+
+    /// Tells those whose channels have this slot. Returns how many there were.
+    fn tell_of_slot(&mut self, slot: u32) -> usize {
+        let mut told = 0;
+        let mut next = self.of_channels.cursor_lower_bound_mut(&key(slot, 0));
+        while let Some(cursor) = next {
+            let (key, subscriber) = cursor.current();
+            if slot_of(*key) != slot {
+                break;
+            }
+            subscriber.rung();
+            told += 1;
+            next = cursor.move_next();
+        }
+        told
+    }
+}
+
+fn key(slot: u32, channel: u32) -> u64 {
+    u64::from(slot) << u32::BITS | u64::from(channel)
+}
+
+fn slot_of(key: u64) -> u32 {
+    (key >> u32::BITS) as u32
+}
+
+/// A control block, for its news: where it lies, and its geometry.
+pub(super) struct Block<T> {
+    pub(super) place: T,
+    pub(super) geometry: ControlGeometry,
+}
+
 impl Doorbells {
-    pub(super) fn new(existing: u64) -> Result<Arc<Self>> {
+    /// Those that are `existing`, as bits, with a peer whose control block, as a bus address of the peer, is `peers`.
+    /// May sleep.
+    pub(super) fn new(
+        existing: u64,
+        own: Block<Arc<SharedMemory>>,
+        peers: Block<u64>,
+        queues: &Arc<WorkQueues>,
+    ) -> Result<Arc<Self>> {
         let data = existing >> doorbell::DATA;
         let data = (data & !data.wrapping_add(1)) << doorbell::DATA;
+        let peer_news = peers.geometry.news();
         Arc::pin_init(
             pin_init!(Self {
                 existing,
                 data,
                 steering: Steering::new(),
+                block: own.place,
+                news: own.geometry.news(),
+                peer_marks: peers.place + peer_news.start() as u64,
+                peer_news,
+                queues: queues.clone(),
                 inner <- new_spinlock_irq!(
                     Inner {
-                        subscribers: [const { Subscribers::new() }; doorbell::COUNT],
+                        of_doorbells: [const { None }; doorbell::COUNT],
+                        of_channels: RBTree::new(),
                         recent: 0,
                         older: 0,
+                        is_over: false,
                     },
                     "Doorbells::inner"
                 ),
+                work <- new_work!("Doorbells::work"),
             }),
             GFP_KERNEL,
         )
@@ -104,138 +233,135 @@ impl Doorbells {
         self.data & doorbell::bit(number) != 0
     }
 
+    /// The doorbell that is to wake the caller in the place of `current`, if there is a better one than that: see
+    /// `logic/doorbells.rs`. Those of other channels get others. The caller may be on another processor a
+    /// moment later, which does not hurt.
+    pub(crate) fn better_here(&self, current: u32, channel: u32) -> Option<u32> {
+        let processor = CpuId::current().as_u32();
+        self.steering.better(self.data, current, processor, channel)
+    }
+
+    /// Rings a doorbell of the peer, for its end of a channel. The caller is inside the peer, and what it has written
+    /// before does not overtake what it writes now. Any context.
+    pub(crate) fn ring_for(&self, path: &dyn Path, channel: ChannelId, number: u32) {
+        let (slot, group) = self.peer_news.places(self.peer_news.slot(channel.0));
+        // The control block was reached when the session began.
+        if let Ok(marks) = path.reach(self.peer_marks, self.peer_news.size() as u64) {
+            let _ = marks.write_u8(slot, 1);
+            // A reader that has not seen this mark does not take away the next one.
+            barrier::mb(barrier::Full);
+            let _ = marks.write_u8(group, 1);
+        }
+        path.ring(number);
+    }
+
     /// One rang. Hard interrupt context, or any other.
-    pub(super) fn rang(&self, number: u32) {
+    pub(super) fn rang(self: &Arc<Self>, number: u32) {
         self.steering.rings_on(number, CpuId::current().as_u32());
-        let mut inner = self.inner.lock();
-        inner.recent |= doorbell::bit(number);
-        inner.tell(number);
+        self.look(doorbell::bit(number));
     }
 
     /// Tells those of what has rung since the last time but one; returns which doorbells, as bits. Hard
     /// interrupt context, or any other.
-    pub(super) fn look_again(&self) -> u64 {
-        let mut inner = self.inner.lock();
-        let recent = core::mem::take(&mut inner.recent);
-        let due = recent | core::mem::replace(&mut inner.older, recent);
-        doorbell::numbers(due).for_each(|number| inner.tell(number));
+    pub(super) fn look_again(self: &Arc<Self>) -> u64 {
+        let due = {
+            let mut inner = self.inner.lock();
+            let recent = core::mem::take(&mut inner.recent);
+            let due = recent | core::mem::replace(&mut inner.older, recent);
+            inner.tell_of_doorbells(due);
+            due
+        };
+        self.look(0);
         due
     }
 
-    fn add(&self, number: u32, subscriber: Arc<dyn Rung>) -> Result {
-        let mut inner = self.inner.lock();
-        let list = inner.subscribers.get_mut(number as usize).ok_or(EINVAL)?;
-        Ok(list.push(subscriber, GFP_ATOMIC)?)
+    /// Tells who is told of doorbells that have just rung, as bits, and who has news. Hard interrupt context, or any
+    /// other.
+    fn look(self: &Arc<Self>, rang: u64) {
+        if self.look_at_some(rang) {
+            // An error says that the work is pending already.
+            let _ = self.queues.work.enqueue(self.clone());
+        }
     }
 
-    fn remove(&self, number: u32, subscriber: &Arc<dyn Rung>) -> Option<Arc<dyn Rung>> {
+    /// As [`Self::look`], but for what is too much at a time: then it returns true.
+    fn look_at_some(&self, rang: u64) -> bool {
         let mut inner = self.inner.lock();
-        let list = inner.subscribers.get_mut(number as usize)?;
-        let position = list
-            .iter()
-            .position(|other| core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(subscriber)))?;
-        list.remove(position).ok()
+        if inner.is_over {
+            return false;
+        }
+        inner.recent |= rang;
+        inner.tell_of_doorbells(rang);
+        let mut told = 0;
+        self.news.take(&Marked(&self.block), |slot| {
+            told += inner.tell_of_slot(slot).max(1);
+            told < MOST_AT_A_TIME
+        })
+    }
+
+    /// Looks at the block no more: others may get its memory.
+    pub(super) fn retire(&self) {
+        self.inner.lock().is_over = true;
     }
 }
 
-/// Has somebody told of a doorbell, until this is dropped.
+/// Has somebody told, until this is dropped.
 pub(crate) struct Subscription {
     doorbells: Arc<Doorbells>,
-    number: u32,
-    subscriber: Arc<dyn Rung>,
+    place: Place,
 }
 
 impl Subscription {
-    /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be.
+    /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be, EBUSY if another is
+    /// told of that.
     pub(crate) fn new(
         doorbells: &Arc<Doorbells>,
         number: u32,
         subscriber: Arc<dyn Rung>,
     ) -> Result<Self> {
-        doorbells.add(number, subscriber.clone())?;
+        let mut inner = doorbells.inner.lock();
+        let place = inner.of_doorbells.get_mut(number as usize);
+        let place = place.ok_or(EINVAL)?;
+        if place.is_some() {
+            return Err(EBUSY);
+        }
+        *place = Some(subscriber);
+        drop(inner);
         Ok(Self {
             doorbells: doorbells.clone(),
-            number,
-            subscriber,
+            place: Place::Doorbell(number),
         })
     }
 
-    /// As this one, for the doorbell that is to wake the caller in the place of `current`, if there is
-    /// a better one than that, and its number: see `logic/doorbells.rs`. Those of other channels get others. The
-    /// caller may be on another processor a moment later, which does not hurt.
-    pub(crate) fn better_here(&self, current: Option<&Self>, channel: u32) -> Option<(Self, u32)> {
-        let (doorbells, processor) = (&self.doorbells, CpuId::current().as_u32());
-        let current = current.map_or(self.number, |current| current.number);
-        let steering = &doorbells.steering;
-        let number = steering.better(doorbells.data, current, processor, channel)?;
-        // Without memory it stays as it is.
-        let better = Self::new(doorbells, number, self.subscriber.clone()).ok()?;
-        Some((better, number))
+    /// Has `subscriber` told of news for this channel of this node, of which nobody else is told. May sleep.
+    pub(crate) fn to_channel(
+        doorbells: &Arc<Doorbells>,
+        id: ChannelId,
+        subscriber: Arc<dyn Rung>,
+    ) -> Result<Self> {
+        let key = key(doorbells.news.slot(id.0), id.0);
+        let node = RBTreeNode::new(key, subscriber, GFP_KERNEL_ACCOUNT)?;
+        let replaced = doorbells.inner.lock().of_channels.insert(node);
+        drop(replaced);
+        Ok(Self {
+            doorbells: doorbells.clone(),
+            place: Place::Channel(key),
+        })
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let removed = self.doorbells.remove(self.number, &self.subscriber);
-        drop(removed);
-    }
-}
-
-#[kunit_tests(scif_peer_doorbells)]
-mod tests {
-    use super::*;
-    use kernel::sync::atomic::{
-        Atomic,
-        Relaxed, //
-    };
-
-    /// No processor has this number.
-    const ELSEWHERE: u32 = u32::MAX - 1;
-
-    struct Counter(Atomic<u32>);
-
-    impl Rung for Counter {
-        fn rung(&self) {
-            self.0.add(1, Relaxed);
-        }
-    }
-
-    fn counter() -> Result<Arc<Counter>> {
-        Ok(Arc::new(Counter(Atomic::new(0)), GFP_KERNEL)?)
-    }
-
-    #[test]
-    fn data_has_doorbells_without_a_gap() -> Result {
-        let doorbells = Doorbells::new(0b1011_1111)?;
-        let for_data = (0..8).filter(|number| doorbells.is_for_data(*number));
-        assert!(for_data.eq(2..6));
-        assert!((0..5)
-            .map(|channel| doorbells.for_data(channel))
-            .eq([2, 3, 4, 5, 2]));
-        assert!(!Doorbells::new(0b11)?.is_for_data(2));
-        Ok(())
-    }
-
-    #[test]
-    fn a_better_doorbell_is_heard_until_it_is_replaced() -> Result {
-        let (doorbells, counter) = (Doorbells::new(0xff)?, counter()?);
-        let first = Subscription::new(&doorbells, 2, counter.clone())?;
-        // It has not rung.
-        assert!(first.better_here(None, 0).is_none());
-        doorbells.steering.rings_on(2, ELSEWHERE);
-        let (better, number) = first.better_here(None, 0).ok_or(EINVAL)?;
-        assert_eq!(number, 3);
-        assert!(first.better_here(Some(&better), 0).is_none());
-        doorbells.rang(3);
-        assert_eq!(counter.0.load(Relaxed), 1);
-        // The first one is heard as before.
-        doorbells.rang(2);
-        assert_eq!(counter.0.load(Relaxed), 2);
-        drop(better);
-        doorbells.rang(3);
-        assert_eq!(counter.0.load(Relaxed), 2);
-        drop(first);
-        assert!(Arc::into_unique_or_drop(counter).is_some());
-        Ok(())
+        let mut inner = self.doorbells.inner.lock();
+        let (doorbell, channel) = match self.place {
+            Place::Doorbell(number) => {
+                let place = inner.of_doorbells.get_mut(number as usize);
+                (place.and_then(Option::take), None)
+            }
+            Place::Channel(key) => (None, inner.of_channels.remove_node(&key)),
+        };
+        // Neither goes under the lock.
+        drop(inner);
+        drop((doorbell, channel));
     }
 }

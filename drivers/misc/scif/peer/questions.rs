@@ -207,12 +207,7 @@ impl<Q: Unpin> Questions<Q> {
     }
 
     /// Waits until it is the turn of who has this ticket, or no answers come any more.
-    fn wait_for_room(
-        &self,
-        ticket: Option<&Ticket<'_, Q>>,
-        weight: u64,
-        until: Until,
-    ) -> Result {
+    fn wait_for_room(&self, ticket: Option<&Ticket<'_, Q>>, weight: u64, until: Until) -> Result {
         until.wait(&self.waiters, || {
             let table = self.table.lock();
             (table.closed.is_some() || self.has_room(&table, ticket, weight)).then_some(())

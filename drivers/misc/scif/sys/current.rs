@@ -40,6 +40,13 @@ pub(crate) fn pins_without_limit() -> bool {
     unsafe { own::scif_helper_pins_without_limit() }
 }
 
+/// Whether the calling task may have what there is without a limit, as one with the right to that, or as a thread of the
+/// kernel. This is not logged.
+pub(crate) fn has_no_share() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_has_no_share() }
+}
+
 /// Whether the calling task is being killed: what it does for nobody it should stop doing.
 pub(crate) fn is_being_killed() -> bool {
     // SAFETY: No preconditions.
@@ -71,6 +78,12 @@ pub(crate) fn descriptor_table() -> usize {
 pub(crate) struct User(u32);
 
 impl User {
+    /// One with this number.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn numbered(id: u32) -> Self {
+        Self(id)
+    }
+
     /// That of the calling task.
     pub(crate) fn current() -> Self {
         // SAFETY: No preconditions.

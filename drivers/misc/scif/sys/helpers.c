@@ -357,6 +357,13 @@ unsigned int scif_helper_current_uid(void)
 	return __kuid_val(current_uid());
 }
 
+/* Not asked as a privilege that is used: most have no need of it. */
+bool scif_helper_has_no_share(void)
+{
+	return current->flags & PF_KTHREAD ||
+	       ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE);
+}
+
 /* The process of the calling task, by its name; padded with zeros. */
 void scif_helper_current_name(char *name, size_t size)
 {

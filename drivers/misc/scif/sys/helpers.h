@@ -119,6 +119,7 @@ bool scif_helper_fatal_signal_pending(void);
 bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
 unsigned int scif_helper_current_uid(void);
+bool scif_helper_has_no_share(void);
 void scif_helper_current_name(char *name, size_t size);
 unsigned long scif_helper_current_files(void);
 bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);

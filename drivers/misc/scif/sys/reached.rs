@@ -284,6 +284,20 @@ impl Reached<'_> {
         Ok(())
     }
 
+    /// Stores a byte, in one access.
+    pub(crate) fn write_u8(&self, at: usize, value: u8) -> Result {
+        let to = self.span.number_at::<u8>(at)?;
+        // SAFETY: As in `write_u32`.
+        unsafe {
+            if self.is_device {
+                bindings::writeb(value, to.cast());
+            } else {
+                to.write_volatile(value);
+            }
+        }
+        Ok(())
+    }
+
     /// Stores a 32-bit value, little-endian, in one access.
     pub(crate) fn write_u32(&self, at: usize, value: u32) -> Result {
         let to = self.span.number_at::<u32>(at)?;

@@ -26,6 +26,11 @@ module_param_named(push_threshold, scif_tunable_push_threshold, int, 0644);
 MODULE_PARM_DESC(push_threshold,
 		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
 
+unsigned int scif_tunable_user_share = 50;
+module_param_named(user_share, scif_tunable_user_share, uint, 0644);
+MODULE_PARM_DESC(user_share,
+		 "Percent of connections with a node, ports, windows and name questions that one user may have, but with CAP_SYS_RESOURCE");
+
 /* Those behind the first by the numbers of modes, see logic/hello.rs. */
 static const char * const aperture_names[] = { "auto", "flat", "arena", "bounce" };
 

@@ -9,6 +9,7 @@
 extern unsigned int scif_tunable_busy_poll_us;
 extern int scif_tunable_dma_threshold;
 extern int scif_tunable_push_threshold;
+extern unsigned int scif_tunable_user_share;
 extern int scif_parameter_aperture;
 extern unsigned int scif_parameter_allow_flat;
 

@@ -32,6 +32,12 @@ pub(crate) fn push_threshold() -> i32 {
     unsafe { (&raw const own::scif_tunable_push_threshold).read_volatile() }
 }
 
+/// Percent of what there is for all users that one of them may have. Any context.
+pub(crate) fn user_share() -> usize {
+    // SAFETY: As above.
+    unsafe { (&raw const own::scif_tunable_user_share).read_volatile() }.min(100) as usize
+}
+
 /// Whether peers are trusted with all memory of this machine. Any context.
 pub(crate) fn allow_flat() -> bool {
     // SAFETY: As above; it is set before the module is initialised.

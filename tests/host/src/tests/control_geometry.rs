@@ -16,10 +16,10 @@ fn sizes_are_those_of_the_protocol() {
         let geometry = ControlGeometry::for_aperture(len);
         (geometry.slots(), geometry.size())
     };
-    assert_eq!(of(64 << 10), (8, 5376));
-    assert_eq!(of((1 << 20) - 1), (8, 5376));
-    assert_eq!(of(1 << 20), (64, 41216));
-    assert_eq!(of(4 << 20), (256, 164_096));
+    assert_eq!(of(64 << 10), (8, 5696));
+    assert_eq!(of((1 << 20) - 1), (8, 5696));
+    assert_eq!(of(1 << 20), (64, 42304));
+    assert_eq!(of(4 << 20), (256, 168_256));
     assert_eq!(ControlGeometry::for_aperture(u64::MAX), LARGEST);
 }
 
@@ -47,7 +47,10 @@ proptest! {
         prop_assert_eq!(geometry.slot(Lane::Requests, 0), SLOTS_OFFSET);
         prop_assert_eq!(geometry.slot(Lane::Requests, last) + SLOT_SIZE, geometry.annex(0));
         prop_assert_eq!(geometry.annex(last) + ANNEX_SIZE, geometry.slot(Lane::Answers, 0));
-        prop_assert_eq!(geometry.slot(Lane::Answers, last) + SLOT_SIZE, geometry.size());
+        let news = geometry.news();
+        prop_assert_eq!(geometry.slot(Lane::Answers, last) + SLOT_SIZE, news.start());
+        prop_assert_eq!(news.start() % 64, 0);
+        prop_assert_eq!(news.start() + news.size(), geometry.size());
         // The handler of a request, and another sender, find room.
         prop_assert!(geometry.slots() > ANSWERS_OF_ONE);
     }

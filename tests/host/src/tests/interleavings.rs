@@ -6,11 +6,12 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::loom_logic::gate::Gate;
+use crate::loom_logic::news;
 use crate::loom_logic::ring::{Geometry, reaches};
 use crate::loom_logic::ring::{WishState, is_missed};
 use crate::loom_logic::ring::{in_first_area, move_at, moved_at};
@@ -462,5 +463,76 @@ fn no_engine_overtakes_a_copy_by_the_processor() {
         link.start_engine();
         copier.join().expect("the copier ends");
         starter.join().expect("the starter ends");
+    });
+}
+
+/// The marks of a group and of two of its slots, and what they are about. All other marks are never there.
+struct Marked {
+    group: AtomicU8,
+    slots: [AtomicU8; 2],
+    counters: [AtomicU32; 2],
+}
+
+impl Marked {
+    const NEWS: news::News = news::News::behind(0, 8);
+
+    fn place(&self, at: usize) -> Option<&AtomicU8> {
+        let (first, group) = Self::NEWS.places(0);
+        match at.checked_sub(first) {
+            None => (at == group).then_some(&self.group),
+            Some(slot) => self.slots.get(slot),
+        }
+    }
+}
+
+impl news::Marks for Marked {
+    fn load(&self, at: usize) -> u64 {
+        let mark = |at| self.place(at).map_or(0, |mark| mark.load(Acquire));
+        u64::from_le_bytes(std::array::from_fn(|index| mark(at + index)))
+    }
+
+    fn store(&self, at: usize, mark: u8) {
+        self.place(at)
+            .expect("one that is there")
+            .store(mark, Relaxed);
+        fence(SeqCst);
+    }
+}
+
+/// Two connections move on and ring, while an earlier doorbell has the marks looked at.
+#[test]
+fn no_news_is_missed() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let marked = Arc::new(Marked {
+            group: AtomicU8::new(0),
+            slots: [AtomicU8::new(0), AtomicU8::new(0)],
+            counters: [AtomicU32::new(0), AtomicU32::new(0)],
+        });
+        let writers = [0, 1].map(|slot: usize| {
+            let marked = marked.clone();
+            thread::spawn(move || {
+                marked.counters[slot].store(1, Relaxed);
+                fence(SeqCst);
+                marked.slots[slot].store(1, Relaxed);
+                fence(SeqCst);
+                marked.group.store(1, Relaxed);
+            })
+        });
+        let mut seen = [0, 0];
+        let mut look = || {
+            Marked::NEWS.take(&*marked, |slot| {
+                seen[slot as usize] = marked.counters[slot as usize].load(Relaxed);
+                true
+            })
+        };
+        assert!(!look());
+        for writer in writers {
+            writer.join().expect("the writer ends");
+        }
+        // The doorbell of the last one.
+        assert!(!look());
+        assert_eq!(seen, [1, 1], "somebody sleeps for ever");
     });
 }

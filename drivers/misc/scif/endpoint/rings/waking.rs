@@ -17,24 +17,15 @@
 //!
 //! At first the peer rings the doorbell that was said when the connection was made. A caller that is about to sleep
 //! may ask for another one, which rings on the CPU on which it sleeps (`logic/doorbells.rs`): a word in the peer's
-//! memory, next to the wish. It is stored before the wish, and then the wish is stored and read back, even if it is the
-//! one that stands already. So if the peer still rings the former doorbell, it has moved its counter before, which
-//! the caller sees. A doorbell that was replaced has no listener any more. The first one keeps its listener, because
-//! the peer also rings it without a wish.
-//!
-//! Connections whose callers sleep on one CPU share its doorbells, and each of them looks when one rings: as with a
-//! queue of a network card, what belongs to one CPU is its own work.
-//!
-//! The stream and its subscriptions hold each other until [`WakeDoorbells::leave`] drops the subscriptions.
+//! memory, next to the wish, and stored before it. Which doorbell it is decides where the caller is woken, and nothing
+//! else: the peer marks the connection before it rings (`peer/doorbells.rs`), and any doorbell has marks looked at.
 //!
 //! # Locks
 //!
-//! `Wish::turn` is held for a store and a load over the bus, and nothing is taken under it. `WakeDoorbells::inner` is
-//! taken for a store over the bus, and above `Doorbells::inner`.
+//! `Wish::turn` is held for a store and a load over the bus, and nothing is taken under it.
 
 use super::{
     Stream,
-    CONSUMED,
     PRODUCED,
     ROOM_WANTED, //
 };
@@ -44,7 +35,6 @@ use crate::{
         reaches,
         WishState, //
     },
-    peer::doorbells::Subscription,
     sys::{
         reached::{
             flush_writes,
@@ -57,7 +47,10 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         barrier,
         SpinLock, //
     }, //
@@ -70,6 +63,8 @@ pub(in crate::endpoint) struct Wish {
     word: usize,
     /// Where the doorbell stands there by which the peer is to answer it, if not by the first one.
     doorbell: usize,
+    /// The one that was asked for last.
+    asked_for: Atomic<u32>,
     /// Where the counter stands in the header of ours.
     counter: usize,
     /// Replaced under `turn`.
@@ -79,14 +74,17 @@ pub(in crate::endpoint) struct Wish {
 }
 
 impl Wish {
+    /// Nothing was wished for; the peer would ring the `first` doorbell.
     pub(in crate::endpoint) fn none(
         word: usize,
         doorbell: usize,
+        first: u32,
         counter: usize,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
             word,
             doorbell,
+            asked_for: Atomic::new(first),
             counter,
             state: WishState::new(),
             turn <- new_spinlock!((), "Wish::turn"),
@@ -99,18 +97,16 @@ impl Wish {
         self.state.stands_at(value)
     }
 
-    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. `moved`: it was told before to answer
-    /// by another doorbell. Says whether those who wait are to be woken, as the peer may ring no more for what they
-    /// wait for, or where nobody hears it.
+    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. Says whether those who wait are to be
+    /// woken, as the peer may ring no more for what they wait for.
     pub(super) fn make(
         &self,
         theirs: &Reached<'_>,
         ours: &SharedMemory,
         value: u32,
-        moved: bool,
     ) -> Result<bool> {
         let _turn = self.turn.lock();
-        let before = match !moved && self.state.is_open_at(value) {
+        let before = match self.state.is_open_at(value) {
             // Who has written it has read it back, or does so, and has everybody woken then.
             true => None,
             false => self.replace(theirs, value)?,
@@ -134,63 +130,6 @@ impl Wish {
     pub(super) fn is_answered(&self, ours: &SharedMemory) -> bool {
         ours.load_acquire_u32(self.counter)
             .is_ok_and(|counter| self.state.is_answered_at(counter))
-    }
-}
-
-struct Inner {
-    first: Subscription,
-    /// Those that were asked for in its place.
-    room: Option<Subscription>,
-    data: Option<Subscription>,
-}
-
-/// The doorbells to which the callers of this end listen.
-#[pin_data]
-pub(in crate::endpoint) struct WakeDoorbells {
-    #[pin]
-    inner: SpinLock<Option<Inner>>,
-}
-
-impl WakeDoorbells {
-    /// Nobody listens.
-    pub(in crate::endpoint) fn none() -> impl PinInit<Self> {
-        pin_init!(Self {
-            inner <- new_spinlock!(None, "WakeDoorbells::inner"),
-        })
-    }
-
-    /// Listens to the doorbell that was said when the connection was made, and from then on to others as well.
-    pub(in crate::endpoint) fn listen(&self, first: Subscription) {
-        let inner = Inner {
-            first,
-            room: None,
-            data: None,
-        };
-        let _old = self.inner.lock().replace(inner);
-    }
-
-    /// Listens to none any more. May sleep.
-    pub(in crate::endpoint) fn leave(&self) {
-        let _old = self.inner.lock().take();
-    }
-
-    /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored
-    /// next to the `wish` in the header of the peer's ring. Says whether it was: then the wish has to be made again, though it be the same.
-    /// For an end with this id.
-    pub(super) fn steer(&self, wish: &Wish, header: &Reached<'_>, channel: u32) -> Result<bool> {
-        let mut inner = self.inner.lock();
-        let Some(Inner { first, room, data }) = &mut *inner else {
-            return Ok(false);
-        };
-        // Who waits for room waits until more is consumed.
-        let current = if wish.counter == CONSUMED { room } else { data };
-        let Some((better, number)) = first.better_here(current.as_ref(), channel) else {
-            return Ok(false);
-        };
-        header.write_u32(wish.doorbell, number)?;
-        flush_writes();
-        *current = Some(better);
-        Ok(true)
     }
 }
 
@@ -221,7 +160,7 @@ impl Stream {
             } else {
                 self.remote()?.doorbell
             };
-            self.channel.path().ring(number);
+            self.ring_by(number)?;
         }
         Ok(())
     }
@@ -267,21 +206,38 @@ impl Stream {
         }
         let header = self.remote()?.reach_header(self.channel.path())?;
         // Who rings at this node itself wakes the sleeper from wherever he is.
-        let steers = by == Wisher::Sleeper && !self.channel.peer().is_this;
-        let moved = steers
-            && self
-                .wake_doorbells
-                .steer(wish, &header, self.channel.id.0)?;
-        if wish.make(&header, self.header(), value, moved)? {
+        if by == Wisher::Sleeper && !self.channel.peer().is_this {
+            self.steer(wish, &header)?;
+        }
+        if wish.make(&header, self.header(), value)? {
             self.channel.wake();
         }
         Ok(value)
     }
 
+    /// Has the peer ring where the caller is, if there is a better doorbell for that. Two callers at a time may
+    /// have it ring where one of them is not.
+    fn steer(&self, wish: &Wish, header: &Reached<'_>) -> Result {
+        let current = wish.asked_for.load(Relaxed);
+        let doorbells = &self.channel.doorbells;
+        if let Some(better) = doorbells.better_here(current, self.channel.id.0) {
+            header.write_u32(wish.doorbell, better)?;
+            flush_writes();
+            wish.asked_for.store(better, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Has the peer look whether it is waited for.
     pub(in crate::endpoint) fn ring(&self) -> Result {
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
-        self.channel.path().ring(self.remote()?.doorbell);
+        self.ring_by(self.remote()?.doorbell)
+    }
+
+    /// Rings a doorbell of the peer, for this connection.
+    fn ring_by(&self, number: u32) -> Result {
+        let (channel, path) = (&self.channel, self.channel.path());
+        channel.doorbells.ring_for(path, channel.remote()?, number);
         Ok(())
     }
 

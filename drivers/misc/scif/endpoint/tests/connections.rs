@@ -17,12 +17,17 @@ use super::{
 };
 use crate::{
     arguments::PortId,
+    endpoint::Endpoint,
+    peer::tests::toy::Holding,
     sys::{
         chardev::poll_events,
         tests::become_process, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 #[kunit_tests(scif_endpoint_connections)]
 mod cases {
@@ -82,6 +87,33 @@ mod cases {
         }
         assert!(matches!(listener.accept_endpoint(false), Err(EAGAIN)));
         drop(listener);
+        bed.end()
+    }
+
+    /// The messages of others wait for room, and more than that.
+    #[test]
+    fn who_must_not_block_does_not_wait_for_room() -> Result {
+        const MANY: usize = 300;
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(1)?;
+        let holding = Holding::of(&bed.peer()?)?;
+        let mut all = KVec::new();
+        for _ in 0..MANY {
+            all.push(bed.request(to)?, GFP_KERNEL)?;
+        }
+        // The second call of each, and one that gives up.
+        let wait = |endpoint: &Arc<Endpoint>| endpoint.connect(to, true) == Err(EINPROGRESS);
+        assert!(all.iter().all(wait));
+        drop(all.pop());
+        drop(holding);
+        bed.settle();
+        drop(listener.accept_endpoint(false)?);
+        let refused = |endpoint: &Arc<Endpoint>| endpoint.connect(to, true) == Err(ECONNREFUSED);
+        assert_eq!(
+            all.iter().filter(|endpoint| refused(endpoint)).count(),
+            MANY - 2
+        );
+        drop((all, listener));
         bed.end()
     }
 

@@ -253,7 +253,10 @@ mod cases {
                 target,
                 reason: Status::Refused,
             },
-            Message::Cancel { source: NOBODY },
+            Message::Cancel {
+                source: NOBODY,
+                port: 1,
+            },
             Message::Close {
                 target,
                 source: NOBODY,
@@ -292,6 +295,26 @@ mod cases {
         drop(peer);
         assert!(hears(&far, &near)? && hears(&near, &far)?);
         drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_request_is_given_up_where_it_waits() -> Result {
+        let bed = Bed::new()?;
+        let ((listener, to), (other, elsewhere)) = (bed.listen(1)?, bed.listen(1)?);
+        let near = bed.request(to)?;
+        let peer = bed.peer()?;
+        let source = id_of(&near)?;
+        // No other listener is looked at: there may be many.
+        for (port, queued) in [(elsewhere.port, 1), (to.port, 0)] {
+            peer.post(&Message::Cancel { source, port })?;
+            bed.settle();
+            assert_eq!(listener.facts().queued, queued);
+        }
+        assert!(!peer.is_over());
+        drop(peer);
+        assert_eq!(near.connect(to, false), Err(ECONNREFUSED));
+        drop((listener, other, near));
         bed.end()
     }
 

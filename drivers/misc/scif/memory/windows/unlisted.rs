@@ -71,6 +71,7 @@ impl Windows {
             owner: self.clone(),
             range,
             is_listed: false,
+            _share: None,
         };
         let window = Window::new(id, place, protection, memory, bytes, export)?;
         let granted = self.exports.add(&window)?;

@@ -238,6 +238,27 @@ impl Service for Record {
     }
 }
 
+/// Keeps the control work of a peer from handling messages until this is dropped.
+pub(crate) struct Holding(Arc<Record>);
+
+impl Holding {
+    /// Of a peer that has no toys. May sleep.
+    pub(crate) fn of(peer: &Arc<Peer>) -> Result<Self> {
+        let this = Self(Record::new()?);
+        let attachment = this.0.as_arc_borrow().attach(peer)?;
+        peer.attach(ECHO, attachment)?;
+        peer.post(&Toy::Hold {})?;
+        this.0.wait_until_held()?;
+        Ok(this)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 /// What it has for a peer.
 struct Attached {
     record: Arc<Record>,

@@ -340,7 +340,7 @@ impl Path for NtbPath {
             Ok(Behind::Pool(pool)) => {
                 let shape = pool.places.shape;
                 Limits {
-                    // The other half of the smallest one has room for the control block and 107 of the smallest rings.
+                    // The other half of the smallest one has room for the control block and 105 of the smallest rings.
                     staging: (shape.len / 2).min(MOST_STAGING).min(piece(shape)) as usize,
                     ring: (shape.len / RING_PARTS) as u32,
                 }

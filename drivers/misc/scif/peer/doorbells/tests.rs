@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an interrupt does, with a control block that the test marks in the peer's place.
+
+use super::{
+    Block,
+    Doorbells,
+    Rung,
+    Subscription,
+    MOST_AT_A_TIME, //
+};
+use crate::{
+    logic::{
+        control_block::LARGEST,
+        envelope::ChannelId, //
+    },
+    sync::work_queues::WorkQueues,
+    sys::shared_memory::{
+        Payer,
+        SharedMemory,
+        User, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// No processor has this number.
+const ELSEWHERE: u32 = u32::MAX - 1;
+
+struct Counter(Atomic<u32>);
+
+impl Rung for Counter {
+    fn rung(&self) {
+        self.0.add(1, Relaxed);
+    }
+}
+
+fn counter() -> Result<Arc<Counter>> {
+    Ok(Arc::new(Counter(Atomic::new(0)), GFP_KERNEL)?)
+}
+
+fn doorbells(existing: u64) -> Result<Arc<Doorbells>> {
+    let block = SharedMemory::new(LARGEST.size(), &User::Physical, Payer::Nobody)?;
+    let own = Block {
+        place: Arc::new(block, GFP_KERNEL)?,
+        geometry: LARGEST,
+    };
+    let peers = Block {
+        place: 0,
+        geometry: LARGEST,
+    };
+    Doorbells::new(existing, own, peers, &WorkQueues::new()?)
+}
+
+/// As the peer does it.
+fn mark(doorbells: &Doorbells, channel: u32) -> Result {
+    let news = doorbells.news;
+    let (slot, group) = news.places(news.slot(channel));
+    doorbells.block.write(news.start() + slot, &[1])?;
+    doorbells.block.write(news.start() + group, &[1])
+}
+
+/// Channels with the ids from 1 on, of all of which the counter is told.
+fn subscribe(
+    doorbells: &Arc<Doorbells>,
+    count: u32,
+    counter: &Arc<Counter>,
+) -> Result<KVVec<Subscription>> {
+    let mut subscriptions = KVVec::new();
+    for id in 1..=count {
+        let subscription = Subscription::to_channel(doorbells, ChannelId(id), counter.clone())?;
+        subscriptions.push(subscription, GFP_KERNEL)?;
+    }
+    Ok(subscriptions)
+}
+
+#[kunit_tests(scif_peer_doorbells)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn data_has_doorbells_without_a_gap() -> Result {
+        let some = doorbells(0b1011_1111)?;
+        let for_data = (0..8).filter(|number| some.is_for_data(*number));
+        assert!(for_data.eq(2..6));
+        assert!((0..5)
+            .map(|channel| some.for_data(channel))
+            .eq([2, 3, 4, 5, 2]));
+        assert!(!doorbells(0b11)?.is_for_data(2));
+        Ok(())
+    }
+
+    #[test]
+    fn an_interrupt_touches_whom_it_is_for() -> Result {
+        let (doorbells, idle, busy) = (doorbells(0xff)?, counter()?, counter()?);
+        let all = subscribe(&doorbells, 10_000, &idle)?;
+        let id = ChannelId(10_001);
+        let one = Subscription::to_channel(&doorbells, id, busy.clone())?;
+        doorbells.rang(2);
+        assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (0, 0));
+        mark(&doorbells, id.0)?;
+        doorbells.rang(2);
+        // Two others have the same slot.
+        assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 2));
+        doorbells.rang(2);
+        assert_eq!(busy.0.load(Relaxed), 1);
+        drop(one);
+        mark(&doorbells, id.0)?;
+        doorbells.rang(2);
+        assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 4));
+        drop(all);
+        assert!(doorbells.inner.lock().of_channels.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_marks_all_keeps_no_processor() -> Result {
+        const ALL: u32 = 3000;
+        let (doorbells, told) = (doorbells(0xff)?, counter()?);
+        let _all = subscribe(&doorbells, ALL, &told)?;
+        (1..=ALL).try_for_each(|id| mark(&doorbells, id))?;
+        assert!(doorbells.look_at_some(0));
+        assert_eq!(told.0.load(Relaxed) as usize, MOST_AT_A_TIME);
+        doorbells.rang(2);
+        for _ in 0..ALL {
+            // Waits for the work that has looked at some, and begins itself anew.
+            doorbells.queues.work.flush();
+        }
+        assert_eq!(told.0.load(Relaxed), ALL);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_marked_while_a_doorbell_was_cleared_is_found_at_a_tick() -> Result {
+        let (doorbells, told) = (doorbells(0xff)?, counter()?);
+        let _one = subscribe(&doorbells, 1, &told)?;
+        mark(&doorbells, 1)?;
+        assert_eq!(doorbells.look_again(), 0);
+        assert_eq!(told.0.load(Relaxed), 1);
+        // The memory is another's.
+        doorbells.retire();
+        mark(&doorbells, 1)?;
+        doorbells.look_again();
+        assert_eq!(told.0.load(Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_better_doorbell_is_one_that_rings_here() -> Result {
+        let doorbells = doorbells(0xff)?;
+        // It has not rung.
+        assert!(doorbells.better_here(2, 0).is_none());
+        doorbells.steering.rings_on(2, ELSEWHERE);
+        assert_eq!(doorbells.better_here(2, 0), Some(3));
+        assert!(doorbells.better_here(3, 0).is_none());
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `logic/news.rs`, one step after another; all at once it is in `interleavings.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::control_block::{ControlGeometry, LARGEST};
+use crate::logic::news::{Marks, News, SLOTS_OF_GROUP};
+
+struct Memory {
+    bytes: RefCell<Vec<u8>>,
+    loads: Cell<usize>,
+}
+
+impl Memory {
+    fn of(news: News) -> Self {
+        Self {
+            bytes: RefCell::new(vec![0; news.start() + news.size()]),
+            loads: Cell::new(0),
+        }
+    }
+
+    /// As who rings does it.
+    fn mark(&self, news: News, slot: u32) {
+        let (slot, group) = news.places(slot);
+        for place in [slot, group] {
+            self.bytes.borrow_mut()[news.start() + place] = 1;
+        }
+    }
+}
+
+impl Marks for Memory {
+    fn load(&self, at: usize) -> u64 {
+        self.loads.set(self.loads.get() + 1);
+        let bytes = self.bytes.borrow();
+        u64::from_le_bytes(*bytes[at..].first_chunk().expect("a word"))
+    }
+
+    fn store(&self, at: usize, mark: u8) {
+        self.bytes.borrow_mut()[at] = mark;
+    }
+}
+
+fn taken(news: News, memory: &Memory) -> Vec<u32> {
+    let mut slots = Vec::new();
+    assert!(!news.take(memory, |slot| {
+        slots.push(slot);
+        true
+    }));
+    slots
+}
+
+#[test]
+fn what_there_is_to_look_at_does_not_depend_on_how_many_there_are() {
+    let news = LARGEST.news();
+    let memory = Memory::of(news);
+    assert!(taken(news, &memory).is_empty());
+    assert_eq!(memory.loads.take(), 8);
+    memory.mark(news, news.slot(20_000));
+    assert_eq!(taken(news, &memory), [20_000 % 4096]);
+    assert_eq!(memory.loads.take(), 16);
+}
+
+#[test]
+fn neighbours_share_no_slot() {
+    for len in [64 << 10, 1 << 20, 4 << 20] {
+        let news = ControlGeometry::for_aperture(len).news();
+        let slots: BTreeSet<u32> = (7..7 + news.slots()).map(|id| news.slot(id)).collect();
+        assert_eq!(slots.len(), news.slots() as usize);
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn each_mark_is_found_once(len: u64, connections: Vec<u32>, most in 1usize..20) {
+        let news = ControlGeometry::for_aperture(len).news();
+        let memory = Memory::of(news);
+        let marked: BTreeSet<u32> = connections.iter().map(|id| news.slot(*id)).collect();
+        marked.iter().for_each(|slot| memory.mark(news, *slot));
+        let mut found = Vec::new();
+        // Who has had enough comes back.
+        loop {
+            let mut left = most;
+            let has_more = news.take(&memory, |slot| {
+                found.push(slot);
+                left -= 1;
+                left > 0
+            });
+            prop_assert!(has_more || left > 0);
+            if !has_more {
+                break;
+            }
+        }
+        found.sort_unstable();
+        prop_assert!(found.iter().eq(&marked));
+        prop_assert!(memory.bytes.borrow().iter().all(|byte| *byte == 0));
+    }
+
+    /// A hostile writer may store anything.
+    #[test]
+    fn any_bytes_are_some_slots(len: u64, seed in prop::collection::vec(any::<u8>(), 1..99)) {
+        let news = ControlGeometry::for_aperture(len).news();
+        let memory = Memory::of(news);
+        let bytes = seed.iter().cycle();
+        memory.bytes.borrow_mut()[news.start()..].iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let found = taken(news, &memory);
+        prop_assert!(found.iter().all(|slot| *slot < news.slots()));
+        prop_assert!(found.len() <= (news.slots() / SLOTS_OF_GROUP * SLOTS_OF_GROUP) as usize);
+    }
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a user who takes all that he gets leaves to others.
+ *
+ *	scif_fair shares PERCENT	one user takes ports, windows and connections of this node with itself
+ *	scif_fair listeners COUNT	one process has so many listeners, and connects and gives up
+ *	scif_fair server PORT		accepts for ever
+ *	scif_fair idle NODE PORT COUNT	has so many connections, and polls them
+ *
+ * The first two print TAP; the last says "ready", and ends when it is killed. "shares" is for root, with a
+ * device that everybody may open and a module whose user_share is PERCENT.
+ */
+#define _GNU_SOURCE
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <stdnoreturn.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checks.h"
+#include "children.h"
+#include "die.h"
+#include "ends.h"
+#include "hang_limits.h"
+
+#define PAGE		4096L
+#define GREEDY		65534
+#define OTHER		65533
+#define ACCESS		(SCIF_PROT_READ | SCIF_PROT_WRITE)
+
+/* Of which each user has his share. */
+#define PORTS		65536
+#define CONNECTIONS	65536
+#define WINDOWS		131072
+
+static void allow(int resource, rlim_t most)
+{
+	struct rlimit limit = { .rlim_cur = most, .rlim_max = most };
+
+	if (setrlimit(resource, &limit))
+		die("setrlimit");
+}
+
+static void become(uid_t user)
+{
+	if (setgroups(0, NULL) || setgid(user) || setuid(user))
+		die("setuid");
+	/* It was forgotten with the old user. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		die("prctl");
+}
+
+/* --- Shares --- */
+
+static int percent;
+
+static int share(int all)
+{
+	return all / 100 * percent + all % 100 * percent / 100;
+}
+
+/* Binds ports until there are no more; returns how many. The last descriptor is not closed. */
+static int take_ports(void)
+{
+	int count = 0;
+	__u16 port = 0;
+
+	while (!scif_bind(scif_open(), &port)) {
+		port = 0;
+		count++;
+	}
+	return count;
+}
+
+/* A connection of this process with itself; -1 if it can't have any more. */
+static int take_pair(int listener, __u16 port)
+{
+	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
+	int fd = scif_open(), accepted;
+
+	if (start_connect(fd, port))
+		return -1;
+	if (ioctl(listener, SCIF_ACCEPTREQ, &argument))
+		return -1;
+	accepted = scif_open();
+	if (ioctl(accepted, SCIF_ACCEPTREG, &argument.endpt))
+		die("SCIF_ACCEPTREG");
+	return finish_connect(fd, port) < 0 ? -1 : fd;
+}
+
+static int take_windows(int fd, void *page)
+{
+	int count = 0;
+
+	while (scif_register(fd, page, PAGE, 0, ACCESS, 0) >= 0)
+		count++;
+	return count;
+}
+
+/* What is left for another user, while the greedy one holds what it has. */
+static int use_the_rest(void)
+{
+	void *page = aligned_alloc(PAGE, PAGE);
+	struct pair pair;
+
+	become(OTHER);
+	memset(page, 0, PAGE);
+	pair = make_pair();
+	if (scif_register(pair.fd[0], page, PAGE, 0, ACCESS, 0) < 0)
+		return errno;
+	if (scif_send(pair.fd[0], "", 1, SCIF_SEND_BLOCK) != 1)
+		return errno;
+	return 0;
+}
+
+static void try_the_rest(const char *what)
+{
+	pid_t child = new_child();
+	int status;
+
+	if (!child)
+		_exit(use_the_rest());
+	status = wait_for_child(child);
+	test(!status, "another user connects and registers beside one who has all %s: %s", what,
+	     strerror(status >> 8));
+}
+
+/* Runs as the greedy user, and says what it has got; then it holds that until it is killed. */
+static void as_greedy(int (*take)(void), int wanted, const char *what)
+{
+	int result[2], got[2] = { -1 };
+	pid_t child;
+
+	if (pipe(result))
+		die("pipe");
+	child = new_child();
+	if (!child) {
+		become(GREEDY);
+		got[0] = take();
+		got[1] = errno;
+		if (write(result[1], got, sizeof(got)) != sizeof(got))
+			die("write");
+		pause();
+		_exit(1);
+	}
+	close(result[1]);
+	if (read(result[0], got, sizeof(got)) != sizeof(got))
+		die("the greedy user has ended");
+	close(result[0]);
+	test(got[0] == wanted, "a user gets %d %s, of %d: %s", got[0], what, wanted,
+	     strerror(got[1]));
+	try_the_rest(what);
+	kill(child, SIGKILL);
+	wait_for_child(child);
+}
+
+static int greedy_for_connections(void)
+{
+	__u16 port = 0;
+	int listener = listen_on(&port), count = 0;
+
+	/* Both ends count. */
+	while (take_pair(listener, port) >= 0)
+		count += 2;
+	return count;
+}
+
+static int greedy_for_windows(void)
+{
+	struct pair pair = make_pair();
+	void *page = aligned_alloc(PAGE, PAGE);
+
+	memset(page, 0, PAGE);
+	return take_windows(pair.fd[0], page);
+}
+
+static void test_shares(void)
+{
+	allow(RLIMIT_NOFILE, 200000);
+	allow(RLIMIT_MEMLOCK, RLIM_INFINITY);
+	as_greedy(take_ports, share(PORTS), "ports");
+	as_greedy(greedy_for_connections, share(CONNECTIONS) / 2 * 2, "connections");
+	as_greedy(greedy_for_windows, share(WINDOWS), "windows");
+	/* What was given back can be had again. */
+	as_greedy(take_ports, share(PORTS), "ports");
+}
+
+/* --- Many listeners --- */
+
+static long long nanoseconds(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static int compare(const void *one, const void *other)
+{
+	long long difference = *(const long long *)one - *(const long long *)other;
+
+	return difference < 0 ? -1 : difference > 0;
+}
+
+#define ROUNDS	101
+
+/* How long it takes, typically, to ask for a connection and to give up, until nothing of that is left. */
+static long long time_to_give_up(int listener, __u16 port)
+{
+	static long long times[ROUNDS];
+	int i, fd;
+
+	for (i = 0; i < ROUNDS; i++) {
+		long long before = nanoseconds();
+
+		fd = scif_open();
+		if (start_connect(fd, port))
+			die("SCIF_CONNECT");
+		if (!wait_for(listener, POLLIN))
+			die("no request");
+		close(fd);
+		/* It is refused before anything that is asked for later. */
+		fd = scif_open();
+		scif_connect(fd, own_node(), 1);
+		close(fd);
+		times[i] = nanoseconds() - before;
+	}
+	qsort(times, ROUNDS, sizeof(*times), compare);
+	return times[ROUNDS / 2];
+}
+
+static void test_listeners(int count)
+{
+	__u16 port = 0, more;
+	int listener, i;
+	long long few, many;
+
+	allow(RLIMIT_NOFILE, count + 100);
+	listener = listen_on(&port);
+	few = time_to_give_up(listener, port);
+	for (i = 0; i < count; i++) {
+		more = 0;
+		listen_on(&more);
+	}
+	many = time_to_give_up(listener, port);
+	test(many < 3 * few, "to give up takes %lld us with %d listeners, and %lld with one",
+	     many / 1000, count, few / 1000);
+}
+
+/* --- Many connections --- */
+
+static noreturn void serve(__u16 port)
+{
+	int listener = listen_on(&port);
+
+	allow(RLIMIT_NOFILE, 100000);
+	printf("listening\n");
+	fflush(stdout);
+	for (;;)
+		accept_from(listener);
+}
+
+static noreturn void be_idle(__u16 node, __u16 port, int count)
+{
+	int i, all = epoll_create1(0);
+	struct epoll_event event = { .events = EPOLLIN };
+
+	allow(RLIMIT_NOFILE, count + 100);
+	for (i = 0; i < count; i++)
+		if (epoll_ctl(all, EPOLL_CTL_ADD, connected(node, port), &event))
+			die("epoll_ctl");
+	printf("ready\n");
+	fflush(stdout);
+	for (;;)
+		if (epoll_wait(all, &event, 1, -1) > 0)
+			die("somebody has said something");
+}
+
+int main(int argc, char **argv)
+{
+	const char *role = argc > 1 ? argv[1] : "";
+
+	/* A test that hangs is a test that fails. */
+	alarm(PROGRAM_LIMIT_SECONDS);
+	if (argc == 3 && !strcmp(role, "shares")) {
+		percent = atoi(argv[2]);
+		test_shares();
+		return finish_tests();
+	}
+	if (argc == 3 && !strcmp(role, "listeners")) {
+		test_listeners(atoi(argv[2]));
+		return finish_tests();
+	}
+	if (argc == 3 && !strcmp(role, "server"))
+		serve(atoi(argv[2]));
+	if (argc == 5 && !strcmp(role, "idle"))
+		be_idle(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+	fprintf(stderr, "usage: scif_fair shares PERCENT\n"
+		"       scif_fair listeners COUNT\n"
+		"       scif_fair server PORT\n"
+		"       scif_fair idle NODE PORT COUNT\n");
+	return 2;
+}

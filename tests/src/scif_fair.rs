@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Nobody waits because of what another user has: ports, connections, windows and listeners, however many
+//! (tests/programs/scif_fair.c).
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use serde_json::Value;
+
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Server;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// Connections that somebody has, and does nothing with but to poll them.
+const IDLE: &str = "4000";
+
+/// A round trip with them may take so much longer. One that looks at each takes three times as long, or more.
+const SLOWER: f64 = 1.5;
+
+/// Of what there is for all users, as a test does not want to take much.
+const PERCENT: &str = "2";
+
+/// Microseconds of a round trip of two who sleep.
+fn round_trip(lab: &Lab) -> Result<f64> {
+    let arguments = [
+        "bench",
+        "send-lat",
+        "1",
+        "--sizes",
+        "8",
+        "--iterations",
+        "2000",
+        "--json",
+    ];
+    let output = scif::run_tool(lab, 0, &arguments)?.success()?;
+    let report: Value = serde_json::from_str(&output.stdout())?;
+    let latency = &report["results"][0]["latency"][0]["p50_us"];
+    latency
+        .as_f64()
+        .with_context(|| format!("no median: {report}"))
+}
+
+/// An interrupt looks at those who have news.
+fn idle_connections(lab: &Lab) -> Result<()> {
+    let usual = lab
+        .node(0)
+        .read("/sys/module/scif/parameters/busy_poll_us")?;
+    scif::set_parameter(lab, "busy_poll_us", "0")?;
+    let result = beside_idle_connections(lab);
+    scif::set_parameter(lab, "busy_poll_us", usual.trim())?;
+    result
+}
+
+fn beside_idle_connections(lab: &Lab) -> Result<()> {
+    let bench = Server::start(lab, 1)?;
+    let alone = round_trip(lab)?;
+    let server = scif::start_server(lab, 1, "scif_fair", &["server", "2350"], 240)?;
+    let idle = scif::start_program(lab, 0, "scif_fair", &["idle", "1", "2350", IDLE], 240)?;
+    idle.wait_for("ready", lab.hang_limit(120))?;
+    let beside = round_trip(lab)?;
+    println!("      {alone} us alone, {beside} us beside {IDLE} connections");
+    idle.kill();
+    server.kill();
+    ensure!(
+        beside < SLOWER * alone,
+        "a round trip takes {beside} us beside {IDLE} idle connections, and {alone} us alone"
+    );
+    bench.stop()
+}
+
+/// Who takes all that he gets leaves something to others.
+fn shares(lab: &Lab) -> Result<()> {
+    lab.shell(0, "chmod 666 /dev/scif")?;
+    let file = "/sys/module/scif/parameters/user_share";
+    let usual = lab.node(0).read(file)?;
+    lab.node(0).write(file, PERCENT)?;
+    let result = scif::run_tap(lab, 0, "scif_fair", &["shares", PERCENT], 240);
+    lab.node(0).write(file, usual.trim())?;
+    lab.shell(0, "chmod 600 /dev/scif")?;
+    result.map(|_| ())
+}
+
+/// A request that is given up is looked for where it was made.
+fn listeners(lab: &Lab) -> Result<()> {
+    scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)?;
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240),
+    Test::new("scif_fair::shares", SCIF_PAIR, shares).seconds(240),
+    Test::new("scif_fair::listeners", SCIF_PAIR, listeners).seconds(240),
+];
