@@ -938,6 +938,12 @@ static bool end_failures(void)
 	return failed;
 }
 
+/* A ring of the peer's for which it had no memory stays small. */
+static bool is_for_ever(int error)
+{
+	return who != CALLER && error == EMSGSIZE;
+}
+
 /* What an error may be: no memory, or an address; elsewhere, what comes of that to others. */
 static bool is_clean(int error)
 {
@@ -945,7 +951,7 @@ static bool is_clean(int error)
 		return true;
 	if (who == CALLER)
 		return error == EFAULT;
-	return error == EIO || error == ECONNREFUSED;
+	return error == EIO || error == ECONNREFUSED || is_for_ever(error);
 }
 
 static int next_descriptor(void)
@@ -982,7 +988,8 @@ static bool run_with_failure(const struct scenario *scenario, int *error)
 		fail("at point %ld it fails by itself: %s", n, strerror(*error));
 	if (*error && !is_clean(*error))
 		fail("it is told %s when point %ld fails", strerror(*error), n);
-	again = *error == EFAULT || (*error && scenario->is_over && scenario->is_over());
+	again = *error == EFAULT || is_for_ever(*error) ||
+		(*error && scenario->is_over && scenario->is_over());
 	if (again) {
 		end_all();
 		if (scenario->prepare)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Each allocation, and each copy from and to user space, that the module makes for a call fails once, and
-//! the call says so and leaves nothing behind (tests/programs/scif_inject.c). Only what is called by the module's
-//! code fails: the kernel looks for that in the stack.
+//! the call says so and leaves nothing behind (tests/programs/scif_inject.c): those of the caller, those of
+//! the kernel's threads on its node, and those of its peer's. Only what is called by the module's code fails:
+//! the kernel looks for that in the stack.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -75,14 +76,28 @@ fn caller(lab: &Lab) -> Result<()> {
     inject(lab, "caller", 1)
 }
 
+fn workers(lab: &Lab) -> Result<()> {
+    inject(lab, "workers", 1)
+}
+
+fn peers(lab: &Lab) -> Result<()> {
+    inject(lab, "peers", 1)
+}
+
 const fn test(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
-    Test::new(name, need, run).seconds(600).on_debug()
+    Test::new(name, need, run)
+        .seconds(600)
+        .on_debug()
+        // Said of each.
+        .expects(&["for lack of memory"])
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     test("scif_injection::loopback", SCIF_PAIR, loopback).by_name(),
     test("scif_injection::caller", SCIF_PAIR, caller),
+    test("scif_injection::workers", SCIF_PAIR, workers).by_name(),
+    test("scif_injection::peers", SCIF_PAIR, peers).by_name(),
     test("scif_injection::caller_arena", ARENA_PAIR, caller).by_name(),
     test("scif_injection::caller_bounce", scif_bounce::USUAL, caller).by_name(),
 ];
