@@ -81,6 +81,7 @@ test_files! {
     scif_kernel
     scif_churn
     scif_fuzz
+    scif_injection
     scif_disk
     scif_leaks
     libscif

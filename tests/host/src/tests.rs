@@ -32,6 +32,7 @@ mod parts;
 mod plan;
 mod registrations;
 mod ring;
+mod sleeps;
 mod slots;
 mod staging;
 mod steering;

@@ -45,10 +45,7 @@ use crate::{
 use kernel::{
     page::PAGE_SHIFT,
     prelude::*,
-    sync::{
-        Arc,
-        UniqueArc, //
-    },
+    sync::Arc, //
 };
 
 /// Windows of one peer: it can't make this node remember any number of them, nor of messages that they are
@@ -165,7 +162,6 @@ pub(crate) struct RemotePiece {
 const SOON: u32 = 1 << 14;
 
 const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
-const NO_MEMORY: &str = "no memory to take in a window";
 
 /// How many of the extents of an offer are in its annex.
 pub(crate) fn in_annex(offer: &Offer) -> usize {
@@ -181,7 +177,7 @@ pub(crate) fn in_annex(offer: &Offer) -> usize {
 /// passes each such place once, so the cuts are few; more of them are out of reach.
 pub(super) struct IncomingWindow {
     /// With the extents that have come.
-    pub(super) window: UniqueArc<RemoteWindow>,
+    pub(super) window: RemoteWindow,
     pub(super) missing: u32,
     /// How many extents were cut.
     cuts: u32,
@@ -197,10 +193,12 @@ impl IncomingWindow {
         offer: &Offer,
         range: Range,
         allowance: Option<Allowance>,
-    ) -> Result<Self, Violation> {
-        let status = match allowance {
-            Some(_) => Status::Done,
-            None => Status::NoMemory,
+    ) -> Self {
+        let release = Reservation::new(GFP_KERNEL).ok();
+        let status = match (&allowance, &release) {
+            (Some(_), Some(_)) => Status::Done,
+            // The answer says it, which takes no memory.
+            _ => Status::NoMemory,
         };
         let mut extents = ExtentTable::default();
         if status == Status::Done {
@@ -208,23 +206,22 @@ impl IncomingWindow {
             let soon = offer.extents.min(SOON) as usize;
             let _ = extents.entries.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
-        let release = Reservation::new(GFP_KERNEL).map_err(|_| NO_MEMORY)?;
         let window = RemoteWindow {
             id: offer.window,
             range,
             protection: offer.protection,
             extents,
             peer: peer.clone(),
-            release: Some(release),
+            release,
             _allowance: allowance,
         };
-        Ok(Self {
-            window: UniqueArc::new(window, GFP_KERNEL).map_err(|_| NO_MEMORY)?,
+        Self {
+            window,
             missing: offer.extents,
             cuts: 0,
             status,
             wants_answer: offer.wants_answer,
-        })
+        }
     }
 
     /// So many extents have come. The caller is inside the peer. May sleep.

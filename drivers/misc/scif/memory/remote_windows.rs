@@ -221,7 +221,7 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties");
         }
         let allowance = allow(self.channel.peer(), &self.remembered, count);
-        let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
+        let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance);
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
         let first = first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
@@ -231,8 +231,12 @@ impl RemoteWindows {
         }
         let mut tables = self.tables.lock();
         if tables.closed {
-            // The peer is told that it is released, after the lock.
-            return Ok(());
+            drop(tables);
+            // The peer is told that it is released, or that there was no memory for it.
+            return match incoming.status {
+                Status::Done => Ok(()),
+                _ => self.complete(incoming),
+            };
         }
         if tables.incoming.is_some() {
             return Err("it offers too many windows at once");
@@ -285,16 +289,18 @@ impl RemoteWindows {
     }
 
     /// Keeps a window of which all is there.
-    fn keep(&self, mut window: UniqueArc<RemoteWindow>) -> Result<Status, Violation> {
+    fn keep(&self, mut window: RemoteWindow) -> Result<Status, Violation> {
         if window.is_reached() && window.extents.len() != window.range.len() {
             return Err("it sends extents that do not fill the window");
         }
-        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
+        let place = UniqueArc::new_uninit(GFP_KERNEL);
+        let node = RBTreeNodeReservation::new(GFP_KERNEL);
+        let (Ok(place), Ok(node)) = (place, node) else {
             // The answer says it.
             window.release = None;
             return Ok(Status::NoMemory);
         };
-        let window = Arc::<RemoteWindow>::from(window);
+        let window = Arc::<RemoteWindow>::from(place.write(window));
         // The lock goes before the window, which is released if it is not kept.
         let mut tables = self.tables.lock();
         if tables.closed {

@@ -49,7 +49,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNodeReservation, //
     },
     sync::{
         atomic::{
@@ -279,10 +279,13 @@ impl Windows {
         }
     }
 
-    /// Makes the window findable; not if the channel was closed before it came to that.
-    fn activate(&self, window: &Arc<Window>) -> Result {
-        let start = window.place.range.start();
-        let node = RBTreeNode::new(start, window.clone(), GFP_KERNEL_ACCOUNT)?;
+    /// Makes the window findable, by what was reserved for that; not if the channel was closed before it came to that.
+    fn activate(
+        &self,
+        window: &Arc<Window>,
+        reservation: RBTreeNodeReservation<u64, Arc<Window>>,
+    ) -> Result {
+        let node = reservation.into_node(window.place.range.start(), window.clone());
         let mut active = self.active.lock();
         if active.closed {
             return Err(ECONNRESET);

@@ -54,6 +54,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTreeNodeReservation,
     sync::{
         atomic::Relaxed,
         Arc, //
@@ -166,10 +167,12 @@ impl Windows {
         if !taken.pages.are_held() {
             protection |= TRANSFERS_ONLY;
         }
+        // Before the peer hears of the window: what fails later keeps the range until the peer has let go of it.
+        let reservation = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let (_inside, window, granted) = self.make_exported(taken, place, protection)?;
         let mut offered = false;
         let accepted = self.offer(&window, granted, &mut offered);
-        match accepted.and_then(|()| self.activate(&window)) {
+        match accepted.and_then(|()| self.activate(&window, reservation)) {
             Ok(()) => Ok(offset),
             Err(error) => {
                 if !offered {
