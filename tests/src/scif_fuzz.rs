@@ -88,10 +88,14 @@ fn model(lab: &Lab) -> Result<()> {
 
 // ----- crowds -----------------------------------------------------------------------------------------------------------
 
-/// How long crowds are let loose. SCIF_FUZZ_SECONDS, for a long night.
+/// How long crowds are let loose, and runs with endpoints on two nodes. SCIF_FUZZ_SECONDS, for a long night.
 fn seconds() -> u64 {
     let asked = env::var("SCIF_FUZZ_SECONDS").ok();
-    asked.and_then(|asked| asked.parse().ok()).unwrap_or(20)
+    asked.and_then(|asked| asked.parse().ok()).unwrap_or(15)
+}
+
+fn lasts() -> Duration {
+    Duration::from_secs(seconds())
 }
 
 /// How many times as slow as a fast machine a guest may be.
@@ -162,14 +166,77 @@ fn crowd_staged(lab: &Lab) -> Result<()> {
     two_crowds(lab, true)
 }
 
+/// Runs by one thread that has half of its endpoints on the other node.
+fn two_nodes(lab: &Lab, is_staged: bool) -> Result<()> {
+    let program = scif::built("target/release/scif-fuzz")?;
+    let limit = Duration::from_secs(seconds()) + lab.hang_limit(120);
+    let agent = lab
+        .command(1, [&*program, "agent"])?
+        .timeout(limit)
+        .spawn()?;
+    agent.wait_for("agent at port", lab.hang_limit(20))?;
+    let argv = [
+        program,
+        "run".to_owned(),
+        format!("--seed={}", seed()),
+        format!("--calls={}", usize::MAX),
+        format!("--seconds={}", seconds()),
+        "--peer=1".to_owned(),
+        format!("--staged={is_staged}"),
+    ];
+    let output = lab.command(0, argv)?.timeout(limit).run()?.success()?;
+    agent.kill();
+    agent.wait()?;
+    let text = output.stdout();
+    for word in SUCCEED {
+        // What is staged can't be mapped.
+        let is_possible = !(is_staged && *word == "map");
+        let count = succeeded(&text, word)?;
+        ensure!(count > 0 || !is_possible, "{word} never succeeded\n{text}");
+    }
+    println!("      {}", text.lines().last().unwrap_or("?"));
+    for node in 0..lab.nodes() {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+fn two_flat(lab: &Lab) -> Result<()> {
+    two_nodes(lab, false)
+}
+
+fn two_staged(lab: &Lab) -> Result<()> {
+    two_nodes(lab, true)
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_fuzz::model", BARE, model).seconds(120),
-    Test::new("scif_fuzz::crowd", BARE, crowd).seconds(120),
-    Test::new("scif_fuzz::crowd_flat", SCIF_PAIR, crowd_flat).seconds(120),
-    Test::new("scif_fuzz::crowd_arena", ARENA_PAIR, crowd_staged).seconds(120),
-    Test::new("scif_fuzz::crowd_bounce", scif_bounce::USUAL, crowd_staged).seconds(120),
+    Test::new("scif_fuzz::model", BARE, model)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_flat", SCIF_PAIR, two_flat)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_arena", ARENA_PAIR, two_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_bounce", scif_bounce::USUAL, two_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd", BARE, crowd)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_flat", SCIF_PAIR, crowd_flat)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_arena", ARENA_PAIR, crowd_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_bounce", scif_bounce::USUAL, crowd_staged)
+        .seconds(120)
+        .lasts(lasts),
     Test::new("scif_fuzz::crowd_small", scif_bounce::SMALL, crowd_staged)
         .seconds(120)
+        .lasts(lasts)
         .by_name(),
 ];
