@@ -51,7 +51,7 @@ fn outcome(returned: i64) -> Outcome {
     Ok(returned)
 }
 
-/// Who makes calls on another node, on the endpoint of a slot.
+/// A maker of calls on another node, on the endpoint of a slot.
 pub trait Elsewhere {
     /// Makes a call with a structure.
     fn call(&self, slot: usize, number: u32, argument: &mut Argument) -> Outcome;

@@ -521,7 +521,7 @@ impl<'a> Actor<'a> {
         };
         let states = States::of(facts, Begun::of(object.begun.load(SeqCst)));
         let (may, must) = oracle::events(states);
-        // One that a signal has interrupted says nothing.
+        // A poll that a signal has interrupted says nothing.
         ensure!(
             events & !may == 0 && (events == 0 || events & must == must),
             "the events {events:#x} of {states:?} with the facts {facts:#x}"
