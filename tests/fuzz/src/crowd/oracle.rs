@@ -271,7 +271,7 @@ fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
                 _ => Allowed::or(&[EINTR]),
             };
             // A ring in a small aperture is small.
-            if is_staged && len > 1024 {
+            if is_staged && len > 64 {
                 here = here.join(Allowed::errors(&[EMSGSIZE]));
             }
             connected(state, here)
