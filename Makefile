@@ -26,6 +26,7 @@ help:
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
 	@echo '                             FILTER=...: only the lab tests with that in their name'
 	@echo '  make test-all              all there are, as before a release: some hours'
+	@echo '  make soak HOURS=n          hours of mixed load with faults: build/soak/report.txt'
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
 	@echo '  make arm64                 the module and the library for arm64'
 	@echo '  make conformance-arm64     and the suite on it, over loopback, in an emulated guest'
@@ -81,6 +82,10 @@ test: build
 
 test-all: build
 	@$(environment) scripts/test --kernel "$(KERNEL)" --all
+
+HOURS ?= 1
+soak: build
+	@$(environment) env SCIF_SOAK_HOURS="$(HOURS)" scripts/test --kernel "$(KERNEL)" scif_soak::mixed
 
 build:
 	@$(environment) scripts/build "$(KERNEL)"
@@ -178,6 +183,6 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test test-all build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
+.PHONY: help demo test test-all soak build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
 	sisci_install sisci_uninstall ring_install ring_uninstall tools_install tools_uninstall shell clean distclean

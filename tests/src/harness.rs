@@ -60,6 +60,8 @@ pub struct Test {
     /// Within how many seconds it has ended on the plain kernel of an idle machine; many
     /// times as long it is taken for hung (`Lab::hang_limit`).
     pub seconds: u64,
+    /// How long it is asked to go on besides.
+    pub lasts: fn() -> Duration,
     /// What it leaves of the lab.
     pub leaves: Leaves,
     /// Whether nodes go while others copy from and to them, so that their engines fail.
@@ -81,6 +83,7 @@ impl Test {
             name,
             need,
             seconds: 60,
+            lasts: || Duration::ZERO,
             leaves: Leaves::Order,
             loses_nodes: false,
             only: None,
@@ -93,6 +96,12 @@ impl Test {
     /// It ends within so many seconds on an idle machine.
     pub const fn seconds(mut self, seconds: u64) -> Test {
         self.seconds = seconds;
+        self
+    }
+
+    /// It goes on for as long as somebody asks for, besides.
+    pub const fn lasts(mut self, lasts: fn() -> Duration) -> Test {
+        self.lasts = lasts;
         self
     }
 
@@ -334,7 +343,7 @@ fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Glance>> {
 /// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
 /// waits for in a lab fails.
 fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
-    let limit = lab.hang_limit(test.seconds);
+    let limit = lab.hang_limit(test.seconds) + (test.lasts)();
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {

@@ -66,6 +66,7 @@ test_files! {
     scif_operators
     scif_doctor
     scif_advice
+    scif_soak
     scif_star
     scif_status
     scif_steering

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random calls beside a model that says what each has to return (tests/fuzz).
+//! Random calls beside a model that says what each has to return, by one thread, and by crowds of processes and threads
+//! that share what they have (tests/fuzz).
 
 use std::env;
+use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Flavour;
 use lab::Lab;
+use lab::Process;
 
 use crate::harness::Test;
 use crate::scif;
+use crate::scif_arena::ARENA_PAIR;
+use crate::scif_bounce;
 use crate::scif_conformance::BARE;
+use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// Calls of a run. SCIF_FUZZ_CALLS, for a long night.
 fn calls(lab: &Lab) -> String {
@@ -48,6 +54,16 @@ const SUCCEED: &[&str] = &[
 /// How often each has to succeed in a hundred thousand calls.
 const OFTEN: u64 = 100;
 
+/// How often calls have succeeded, by the table that the program prints.
+fn succeeded(text: &str, word: &str) -> Result<u64> {
+    let mut rows = text.lines().map(|line| line.split_whitespace());
+    let succeeded = rows.find_map(|mut row| {
+        let is_row = row.next() == Some(word);
+        is_row.then(|| row.next()?.parse().ok()).flatten()
+    });
+    succeeded.with_context(|| format!("{word} is not in\n{text}"))
+}
+
 fn model(lab: &Lab) -> Result<()> {
     let program = scif::built("target/release/scif-fuzz")?;
     let (seed, calls) = (seed(), calls(lab));
@@ -57,15 +73,10 @@ fn model(lab: &Lab) -> Result<()> {
         .timeout(lab.hang_limit(600))
         .run()?
         .success()?;
-    let text = output.stdout();
+    let text = &output.stdout();
     let hundred_thousands = calls.parse::<u64>()? / 100_000;
     for word in SUCCEED {
-        let mut rows = text.lines().map(|line| line.split_whitespace());
-        let succeeded = rows.find_map(|mut row| {
-            let is_row = row.next() == Some(word);
-            is_row.then(|| row.next()?.parse::<u64>().ok()).flatten()
-        });
-        let succeeded = succeeded.with_context(|| format!("{word} is not in\n{text}"))?;
+        let succeeded = succeeded(text, word)?;
         ensure!(
             succeeded >= OFTEN * hundred_thousands,
             "{word} succeeded {succeeded} times only\n{text}"
@@ -75,5 +86,157 @@ fn model(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 0)
 }
 
+// ----- crowds -----------------------------------------------------------------------------------------------------------
+
+/// How long crowds are let loose, and runs with endpoints on two nodes. SCIF_FUZZ_SECONDS, for a long night.
+fn seconds() -> u64 {
+    let asked = env::var("SCIF_FUZZ_SECONDS").ok();
+    asked.and_then(|asked| asked.parse().ok()).unwrap_or(15)
+}
+
+fn lasts() -> Duration {
+    Duration::from_secs(seconds())
+}
+
+/// How many times as slow as a fast machine a guest may be.
+fn slow(lab: &Lab) -> u32 {
+    5 * lab.slowness()
+}
+
+/// Starts crowds on a node that connect to another one, or to itself.
+fn crowds(lab: &Lab, node: usize, peer: usize, is_staged: bool) -> Result<Process> {
+    let program = scif::built("target/release/scif-fuzz")?;
+    // Nodes have crowds of their own.
+    let seed = seed().parse::<u64>()? + node as u64 * 1_000_000;
+    let argv = [
+        program,
+        "crowd".to_owned(),
+        format!("--seed={seed}"),
+        format!("--calls={}", u64::MAX),
+        format!("--seconds={}", seconds()),
+        format!("--peer={peer}"),
+        format!("--slow={}", slow(lab)),
+        format!("--staged={is_staged}"),
+    ];
+    Ok(lab
+        .command(node, argv)?
+        .timeout(Duration::from_secs(seconds()) + lab.hang_limit(120))
+        .spawn()?)
+}
+
+/// What crowds have to do well now and then, or they see little.
+const CROWDS_SUCCEED: &[&str] = &["accept", "connect", "receive", "register", "send"];
+
+/// Waits for the end of crowds.
+fn ended(lab: &Lab, all: Vec<Process>) -> Result<()> {
+    let mut texts = Vec::new();
+    for crowds in all {
+        texts.push(crowds.wait()?.success()?.stdout());
+    }
+    for word in CROWDS_SUCCEED {
+        let counts = texts.iter().map(|text| succeeded(text, word));
+        let sum = counts.sum::<Result<u64>>()?;
+        ensure!(sum > 0, "{word} never succeeded\n{}", texts.concat());
+    }
+    for text in texts {
+        println!("      {}", text.lines().last().unwrap_or("?"));
+    }
+    for node in 0..lab.nodes() {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// Processes and threads of one node.
+fn crowd(lab: &Lab) -> Result<()> {
+    ended(lab, vec![crowds(lab, 0, 0, false)?])
+}
+
+/// Those of two nodes, each of which connects to the other.
+fn two_crowds(lab: &Lab, is_staged: bool) -> Result<()> {
+    let one = crowds(lab, 0, 1, is_staged)?;
+    ended(lab, vec![one, crowds(lab, 1, 0, is_staged)?])
+}
+
+fn crowd_flat(lab: &Lab) -> Result<()> {
+    two_crowds(lab, false)
+}
+
+fn crowd_staged(lab: &Lab) -> Result<()> {
+    two_crowds(lab, true)
+}
+
+/// Runs by one thread that has half of its endpoints on the other node.
+fn two_nodes(lab: &Lab, is_staged: bool) -> Result<()> {
+    let program = scif::built("target/release/scif-fuzz")?;
+    let limit = Duration::from_secs(seconds()) + lab.hang_limit(120);
+    let agent = lab
+        .command(1, [&*program, "agent"])?
+        .timeout(limit)
+        .spawn()?;
+    agent.wait_for("agent at port", lab.hang_limit(20))?;
+    let argv = [
+        program,
+        "run".to_owned(),
+        format!("--seed={}", seed()),
+        format!("--calls={}", usize::MAX),
+        format!("--seconds={}", seconds()),
+        "--peer=1".to_owned(),
+        format!("--staged={is_staged}"),
+    ];
+    let output = lab.command(0, argv)?.timeout(limit).run()?.success()?;
+    agent.kill();
+    agent.wait()?;
+    let text = output.stdout();
+    for word in SUCCEED {
+        // What is staged can't be mapped.
+        let is_possible = !(is_staged && *word == "map");
+        let count = succeeded(&text, word)?;
+        ensure!(count > 0 || !is_possible, "{word} never succeeded\n{text}");
+    }
+    println!("      {}", text.lines().last().unwrap_or("?"));
+    for node in 0..lab.nodes() {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+fn two_flat(lab: &Lab) -> Result<()> {
+    two_nodes(lab, false)
+}
+
+fn two_staged(lab: &Lab) -> Result<()> {
+    two_nodes(lab, true)
+}
+
 /// The tests of this file.
-pub const TESTS: &[Test] = &[Test::new("scif_fuzz::model", BARE, model).seconds(120)];
+pub const TESTS: &[Test] = &[
+    Test::new("scif_fuzz::model", BARE, model)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_flat", SCIF_PAIR, two_flat)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_arena", ARENA_PAIR, two_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::model_bounce", scif_bounce::USUAL, two_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd", BARE, crowd)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_flat", SCIF_PAIR, crowd_flat)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_arena", ARENA_PAIR, crowd_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_bounce", scif_bounce::USUAL, crowd_staged)
+        .seconds(120)
+        .lasts(lasts),
+    Test::new("scif_fuzz::crowd_small", scif_bounce::SMALL, crowd_staged)
+        .seconds(120)
+        .lasts(lasts)
+        .by_name(),
+];

@@ -11,20 +11,36 @@ use crate::memory::PAGES;
 use crate::model::Model;
 use crate::model::State;
 
-/// Ports of runs: few, so that endpoints meet.
-pub const FIRST_PORT: u16 = 3100;
-const PORTS: u16 = 4;
+/// The ports that a run asks for.
+#[derive(Clone, Copy)]
+pub struct Ports {
+    /// The first of a few, so that endpoints meet.
+    pub first: u16,
+    /// Those at the edges of what there is.
+    pub edges: &'static [u16],
+}
+
+/// How many ports there are from the first one on.
+pub const PORTS: u16 = 4;
+
+/// The ports of a run beside which nobody uses any.
+pub const SHARED_BY_NOBODY: Ports = Ports {
+    first: 3100,
+    edges: &[0, 1, 1023, 1087, 65535],
+};
 
 /// A source of calls that a seed determines.
 pub struct Chooser {
     random: fastrand::Rng,
+    ports: Ports,
 }
 
 impl Chooser {
     /// Makes the source that belongs to a seed.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, ports: Ports) -> Self {
         Self {
             random: fastrand::Rng::with_seed(seed),
+            ports,
         }
     }
 
@@ -84,8 +100,8 @@ impl Chooser {
 
     fn port(&mut self) -> u16 {
         match self.one_in(20) {
-            true => self.of(&[0, 1, 1023, 1087, 65535]),
-            false => FIRST_PORT + self.random.u16(..PORTS),
+            true => self.of(self.ports.edges),
+            false => self.ports.first + self.random.u16(..PORTS),
         }
     }
 
@@ -186,11 +202,21 @@ impl Chooser {
                 }),
                 port: self.port(),
             },
-            16..20 => Call::Accept {
-                slot: self.slot_with(model, listens),
-                into: self.slot_with(model, is_unbound),
-                flags: self.flags(0),
-            },
+            16..20 => {
+                let slot = self.slot_with(model, listens);
+                let is_there = |into: usize| {
+                    model.node(into) == model.node(slot) && is_unbound(&model.states[into])
+                };
+                let free: Vec<usize> = (0..SLOTS).filter(|into| is_there(*into)).collect();
+                Call::Accept {
+                    slot,
+                    into: match free.is_empty() || self.one_in(8) {
+                        true => self.slot(),
+                        false => self.of(&free),
+                    },
+                    flags: self.flags(0),
+                }
+            }
             20..25 => Call::Send {
                 slot: self.connected(model),
                 len: self.message(),

@@ -6,10 +6,14 @@ use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd as _;
+use std::os::fd::OwnedFd;
 
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::event::Timespec;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 use scif_sys::abi;
 use scif_sys::abi::PortId;
 
@@ -47,28 +51,87 @@ fn outcome(returned: i64) -> Outcome {
     Ok(returned)
 }
 
+/// A maker of calls on another node, on the endpoint of a slot.
+pub trait Elsewhere {
+    /// Makes a call with a structure.
+    fn call(&self, slot: usize, number: u32, argument: &mut Argument) -> Outcome;
+    /// Makes a call whose argument is a number.
+    fn number(&self, slot: usize, number: u32, argument: u64) -> Outcome;
+    /// Asks for a mark.
+    fn mark(&self, slot: usize, flags: i32) -> Outcome;
+    /// Waits for events.
+    fn poll(&self, slot: usize, events: PollFlags, milliseconds: i64) -> PollFlags;
+    /// Maps windows; returns the bytes that are seen there, and lets go.
+    fn map(&self, slot: usize, offset: i64, len: usize, write: bool) -> Result<Vec<u8>, Errno>;
+}
+
+/// An endpoint: of this process, or one of another node, by its slot.
+#[derive(Clone, Copy)]
+pub enum Fd<'a> {
+    Here(BorrowedFd<'a>),
+    There(&'a dyn Elsewhere, usize),
+}
+
+impl<'a> From<BorrowedFd<'a>> for Fd<'a> {
+    fn from(fd: BorrowedFd<'a>) -> Self {
+        Self::Here(fd)
+    }
+}
+
+/// How many words the longest argument has.
+pub const WORDS: usize = 6;
+/// The bytes of an argument, and zeroes behind it.
+pub type Argument = [u64; WORDS];
+
 /// Makes a call with a structure.
-fn call<T>(fd: BorrowedFd<'_>, number: u32, argument: &mut T) -> Outcome {
+fn call<T: Copy>(fd: Fd<'_>, number: u32, argument: &mut T) -> Outcome {
+    const { assert!(size_of::<T>() <= size_of::<Argument>() && align_of::<T>() <= 8) };
+    match fd {
+        Fd::Here(fd) => call_here(fd, number, argument),
+        Fd::There(agent, slot) => {
+            let mut words: Argument = [0; WORDS];
+            // SAFETY: There is room for it; padding becomes any bytes, which nobody looks at.
+            unsafe { words.as_mut_ptr().cast::<T>().write(*argument) };
+            let outcome = agent.call(slot, number, &mut words);
+            // SAFETY: All arguments are integers, for which any bytes are good.
+            *argument = unsafe { words.as_ptr().cast::<T>().read() };
+            outcome
+        }
+    }
+}
+
+fn call_here<T>(fd: BorrowedFd<'_>, number: u32, argument: &mut T) -> Outcome {
     let argument = std::ptr::from_mut(argument);
     // SAFETY: It is memory for the structure of this number. The addresses in it lie in or behind the arena, which
     // nothing borrows.
     outcome(unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), argument) }.into())
 }
 
-/// Makes a call whose argument is a number.
-pub fn number(fd: BorrowedFd<'_>, number: u32, argument: u64) -> Outcome {
-    // SAFETY: Of the numbers of the driver this is called with those whose argument is no address. What others make
-    // of it is none of this process's memory: no such address is mapped.
-    outcome(unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), argument) }.into())
+/// Makes a call whose argument has come as words.
+pub fn call_raw(fd: Fd<'_>, number: u32, argument: &mut Argument) -> Outcome {
+    call(fd, number, argument)
 }
 
-pub fn bind(fd: BorrowedFd<'_>, port: u16) -> Outcome {
+/// Makes a call whose argument is a number.
+pub fn number(fd: Fd<'_>, number: u32, argument: u64) -> Outcome {
+    match fd {
+        Fd::Here(fd) => {
+            // SAFETY: Of the numbers of the driver this is called with those whose argument is no address. What others
+            // make of it is none of this process's memory: no such address is mapped.
+            let returned = unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), argument) };
+            outcome(returned.into())
+        }
+        Fd::There(agent, slot) => agent.number(slot, number, argument),
+    }
+}
+
+pub fn bind(fd: Fd<'_>, port: u16) -> Outcome {
     let mut argument = [port, 0, 0, 0];
     call(fd, abi::BIND, &mut argument)?;
     Ok(argument[0].into())
 }
 
-pub fn connect(fd: BorrowedFd<'_>, peer: PortId) -> Outcome {
+pub fn connect(fd: Fd<'_>, peer: PortId) -> Outcome {
     let mut argument = abi::Connect {
         peer,
         ..Default::default()
@@ -78,7 +141,7 @@ pub fn connect(fd: BorrowedFd<'_>, peer: PortId) -> Outcome {
 }
 
 /// Returns the handle of what was accepted, and the port of the connector.
-pub fn accept_request(fd: BorrowedFd<'_>, flags: i32) -> Result<(u64, u16), Errno> {
+pub fn accept_request(fd: Fd<'_>, flags: i32) -> Result<(u64, u16), Errno> {
     let mut argument = abi::Accept {
         flags,
         ..Default::default()
@@ -87,20 +150,20 @@ pub fn accept_request(fd: BorrowedFd<'_>, flags: i32) -> Result<(u64, u16), Errn
     Ok((argument.endpoint, argument.peer.port))
 }
 
-pub fn accept_register(fd: BorrowedFd<'_>, mut handle: u64) -> Outcome {
+pub fn accept_register(fd: Fd<'_>, mut handle: u64) -> Outcome {
     call(fd, abi::ACCEPTREG, &mut handle)
 }
 
 /// Sends `length` bytes at an address.
-pub fn send(fd: BorrowedFd<'_>, address: u64, length: i32, flags: i32) -> Outcome {
+pub fn send(fd: Fd<'_>, address: u64, length: i32, flags: i32) -> Outcome {
     message(fd, abi::SEND, address, length, flags)
 }
 
-pub fn receive(fd: BorrowedFd<'_>, address: u64, length: i32, flags: i32) -> Outcome {
+pub fn receive(fd: Fd<'_>, address: u64, length: i32, flags: i32) -> Outcome {
     message(fd, abi::RECV, address, length, flags)
 }
 
-fn message(fd: BorrowedFd<'_>, number: u32, address: u64, length: i32, flags: i32) -> Outcome {
+fn message(fd: Fd<'_>, number: u32, address: u64, length: i32, flags: i32) -> Outcome {
     let mut argument = abi::Message {
         address,
         length,
@@ -111,9 +174,10 @@ fn message(fd: BorrowedFd<'_>, number: u32, address: u64, length: i32, flags: i3
     Ok(argument.moved.into())
 }
 
-pub fn send_all(fd: BorrowedFd<'_>, address: u64, length: u64) -> Outcome {
+pub fn send_all(fd: Fd<'_>, address: u64, length: u64, flags: u32) -> Outcome {
     let mut argument = abi::SendAll {
         size: size_of::<abi::SendAll>() as u32,
+        flags,
         address,
         length,
         ..Default::default()
@@ -121,22 +185,17 @@ pub fn send_all(fd: BorrowedFd<'_>, address: u64, length: u64) -> Outcome {
     call(fd, abi::SEND_ALL, &mut argument)
 }
 
-pub fn register(fd: BorrowedFd<'_>, mut argument: abi::Register) -> Outcome {
+pub fn register(fd: Fd<'_>, mut argument: abi::Register) -> Outcome {
     call(fd, abi::REG, &mut argument)?;
     Ok(argument.registered)
 }
 
-pub fn unregister(fd: BorrowedFd<'_>, offset: i64, length: u64) -> Outcome {
+pub fn unregister(fd: Fd<'_>, offset: i64, length: u64) -> Outcome {
     call(fd, abi::UNREG, &mut abi::Unregister { offset, length })
 }
 
 /// Copies, between windows if `address` is none.
-pub fn copy(
-    fd: BorrowedFd<'_>,
-    write: bool,
-    address: Option<u64>,
-    mut argument: abi::Copy,
-) -> Outcome {
+pub fn copy(fd: Fd<'_>, write: bool, address: Option<u64>, mut argument: abi::Copy) -> Outcome {
     argument.address = address.unwrap_or(0);
     let number = match (write, address) {
         (true, None) => abi::WRITETO,
@@ -147,7 +206,10 @@ pub fn copy(
     call(fd, number, &mut argument)
 }
 
-pub fn fence_mark(fd: BorrowedFd<'_>, flags: i32) -> Outcome {
+pub fn fence_mark(fd: Fd<'_>, flags: i32) -> Outcome {
+    if let Fd::There(agent, slot) = fd {
+        return agent.mark(slot, flags);
+    }
     let mut mark = 0i32;
     let mut argument = abi::FenceMark {
         flags,
@@ -157,12 +219,91 @@ pub fn fence_mark(fd: BorrowedFd<'_>, flags: i32) -> Outcome {
     Ok(mark.into())
 }
 
-pub fn fence_signal(fd: BorrowedFd<'_>, mut argument: abi::FenceSignal) -> Outcome {
+pub fn fence_signal(fd: Fd<'_>, mut argument: abi::FenceSignal) -> Outcome {
     call(fd, abi::FENCE_SIGNAL, &mut argument)
 }
 
+pub fn bind_name(fd: Fd<'_>, name: u32) -> Outcome {
+    let mut argument = abi::BindName {
+        size: size_of::<abi::BindName>() as u32,
+        class: abi::NAME_CLASS_USER,
+        name,
+        ..Default::default()
+    };
+    call(fd, abi::BIND_NAME, &mut argument)
+}
+
+pub fn connect_name(fd: Fd<'_>, node: u16, name: u32) -> Outcome {
+    let mut argument = abi::ConnectName {
+        size: size_of::<abi::ConnectName>() as u32,
+        class: abi::NAME_CLASS_USER,
+        name,
+        node,
+        ..Default::default()
+    };
+    call(fd, abi::CONNECT_NAME, &mut argument)
+}
+
+/// Makes a descriptor of memory, for windows that may allow `protection`.
+pub fn memory(fd: Fd<'_>, address: u64, length: u64, protection: i32) -> Result<OwnedFd, Errno> {
+    let mut argument = abi::MemoryCreate {
+        size: size_of::<abi::MemoryCreate>() as u32,
+        address,
+        length,
+        protection: protection as u32,
+        ..Default::default()
+    };
+    call(fd, abi::MEMORY_CREATE, &mut argument)?;
+    // SAFETY: The call has made it for this process, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(argument.fd) })
+}
+
+/// Registers all of such memory.
+pub fn register_memory(fd: Fd<'_>, memory: BorrowedFd<'_>, window: abi::Register) -> Outcome {
+    let mut argument = abi::MemoryRegister {
+        size: size_of::<abi::MemoryRegister>() as u32,
+        flags: window.flags as u32,
+        fd: memory.as_raw_fd(),
+        protection: window.protection as u32,
+        length: window.length,
+        offset: window.offset,
+        ..Default::default()
+    };
+    call(fd, abi::MEMORY_REGISTER, &mut argument)?;
+    Ok(argument.offset)
+}
+
+/// Makes a descriptor of how a node stands, and closes it.
+pub fn node_status(fd: Fd<'_>, node: u16) -> Outcome {
+    let mut argument = abi::NodeStatus {
+        size: size_of::<abi::NodeStatus>() as u32,
+        node,
+        ..Default::default()
+    };
+    call(fd, abi::NODE_STATUS, &mut argument)?;
+    // SAFETY: The call has made it for this process, and nobody else knows of it.
+    drop(unsafe { OwnedFd::from_raw_fd(argument.fd) });
+    Ok(0)
+}
+
+/// Returns how many nodes there are.
+pub fn node_ids(fd: Fd<'_>) -> Outcome {
+    let mut nodes = [0u16; 4];
+    let mut own = 0u16;
+    let mut argument = abi::NodeIds {
+        nodes: (&raw mut nodes) as u64,
+        own: (&raw mut own) as u64,
+        length: nodes.len() as i32,
+    };
+    call(fd, abi::GET_NODEIDS, &mut argument)
+}
+
 /// Waits until one of the events has happened, at most so many milliseconds; returns those that have.
-pub fn poll(fd: BorrowedFd<'_>, events: PollFlags, milliseconds: i64) -> PollFlags {
+pub fn poll(fd: Fd<'_>, events: PollFlags, milliseconds: i64) -> PollFlags {
+    let fd = match fd {
+        Fd::Here(fd) => fd,
+        Fd::There(agent, slot) => return agent.poll(slot, events, milliseconds),
+    };
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
     let time = Timespec {
         tv_sec: milliseconds / 1000,
@@ -170,4 +311,28 @@ pub fn poll(fd: BorrowedFd<'_>, events: PollFlags, milliseconds: i64) -> PollFla
     };
     let _ = rustix::event::poll(&mut fds, Some(&time));
     fds[0].revents()
+}
+
+/// Maps windows of the peer; returns the bytes that are seen there, and lets go.
+pub fn map(fd: Fd<'_>, offset: i64, len: usize, write: bool) -> Result<Vec<u8>, Errno> {
+    let fd = match fd {
+        Fd::Here(fd) => fd,
+        Fd::There(agent, slot) => return agent.map(slot, offset, len, write),
+    };
+    let rights = match write {
+        true => ProtFlags::READ | ProtFlags::WRITE,
+        false => ProtFlags::READ,
+    };
+    // SAFETY: The kernel chooses the place, so nothing is replaced.
+    let mapped = unsafe {
+        let flags = MapFlags::SHARED;
+        rustix::mm::mmap(std::ptr::null_mut(), len, rights, flags, fd, offset as u64)
+    };
+    let base = mapped.map_err(|error| Errno(error.raw_os_error()))?;
+    let mut seen = vec![0u8; len];
+    // SAFETY: The mapping has so many bytes, and stays while the peer's node does. Others write to them by the kernel only.
+    unsafe { std::ptr::copy(base.cast::<u8>(), seen.as_mut_ptr(), seen.len()) };
+    // SAFETY: Nothing uses the mapping any more.
+    let _ = unsafe { rustix::mm::munmap(base, len) };
+    Ok(seen)
 }

@@ -4,6 +4,8 @@
 //!
 //! The kernel and peers write to it at any time, so it is read and written by copies only, never borrowed.
 
+use std::ffi::c_void;
+
 use anyhow::Result;
 use rustix::mm::MapFlags;
 use rustix::mm::MprotectFlags;
@@ -17,20 +19,49 @@ pub const PAGES: u64 = 24;
 /// Bytes of an arena.
 pub const SIZE: usize = (PAGES * PAGE) as usize;
 
+/// Where an arena lies that has to be at the same place in several processes.
+const FIXED: usize = 0x5f00_0000_0000;
+
+/// A number that two ranges of bytes have in common if they are equal, and hardly otherwise.
+pub fn digest(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.fold(bytes.len() as u64, |sum, word| {
+        (sum ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31)
+    })
+}
+
 /// Memory that a run's windows and copies use.
 pub struct Arena {
     base: *mut u8,
 }
 
+// SAFETY: It is an address; who reads what lies there copies bytes that may change meanwhile.
+unsafe impl Sync for Arena {}
+
 impl Arena {
     /// Maps an arena; all of it is zero.
     pub fn new() -> Result<Self> {
+        Self::map(std::ptr::null_mut(), MapFlags::empty())
+    }
+
+    /// Maps one where it is in each process that has one there.
+    pub fn at_fixed_place() -> Result<Self> {
+        let place = std::ptr::without_provenance_mut(FIXED);
+        Self::map(place, MapFlags::FIXED_NOREPLACE)
+    }
+
+    fn map(place: *mut c_void, flags: MapFlags) -> Result<Self> {
         let all = SIZE + PAGE as usize;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: The kernel chooses the place, so nothing is replaced.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, rights, MapFlags::SHARED)?
-        };
+        // SAFETY: The kernel chooses the place, or fails if there is something, so nothing is replaced.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(place, all, rights, MapFlags::SHARED | flags)? };
         // SAFETY: It is the last page of the mapping, which nothing uses.
         unsafe {
             let guard = base.byte_add(SIZE);
@@ -44,10 +75,23 @@ impl Arena {
         (self.base as u64).wrapping_add(at)
     }
 
+    /// Makes all of it zero.
+    pub fn clear(&self) {
+        // SAFETY: It is the mapping, which stays for good.
+        unsafe { std::ptr::write_bytes(self.base, 0, SIZE) };
+    }
+
     /// Reads from a place; all of it lies in the arena.
     pub fn read(&self, at: usize, bytes: &mut [u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= SIZE));
         // SAFETY: It lies in the mapping, which stays for good. Bytes that a peer writes meanwhile are any bytes.
         unsafe { std::ptr::copy(self.base.add(at), bytes.as_mut_ptr(), bytes.len()) };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: It was mapped like this, and nobody can have it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), SIZE + PAGE as usize) };
     }
 }

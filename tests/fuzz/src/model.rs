@@ -2,7 +2,7 @@
 
 //! What each call of a run has to return, told from the calls before it.
 //!
-//! The model knows endpoints of one node that are connected to each other, calls that do not wait, and one caller. It
+//! The model knows endpoints of one node, or of two, that are connected to each other, calls that do not wait, and one caller. It
 //! says of a call which errors are allowed. If none is, the call has to succeed. Where several rules are broken at
 //! once, any of their errors is right, because no document says which comes first.
 
@@ -45,7 +45,7 @@ pub enum State {
 /// A page of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The page of the arena.
+    /// The page of the arenas.
     pub page: u64,
     pub protection: i32,
     /// Which window it belongs to.
@@ -71,9 +71,11 @@ pub struct Connection {
 /// What the calls so far have made.
 #[derive(Debug, Default)]
 pub struct Model {
+    /// How many nodes have the slots and an arena; slots take turns.
+    pub nodes: usize,
     pub states: [State; SLOTS],
     pub connections: Vec<Connection>,
-    /// What is in the arena.
+    /// What is in the arenas, one behind the other.
     pub memory: Vec<u8>,
     pub next_window: usize,
 }
@@ -89,11 +91,27 @@ pub fn errors(numbers: &[i32]) -> Errors {
 }
 
 impl Model {
-    pub fn new() -> Self {
+    pub fn new(nodes: usize) -> Self {
         Self {
-            memory: vec![0; SIZE],
+            nodes,
+            memory: vec![0; nodes * SIZE],
             ..Self::default()
         }
+    }
+
+    /// The node of a slot, in the order of arenas.
+    pub fn node(&self, slot: usize) -> usize {
+        slot % self.nodes
+    }
+
+    /// The node that a slot connects to: the other one, if there are two.
+    pub fn target(&self, slot: usize) -> usize {
+        self.node(slot + 1)
+    }
+
+    /// Where the arena of a slot begins in the memory of all.
+    pub fn base(&self, slot: usize) -> usize {
+        self.node(slot) * SIZE
     }
 
     /// The connection of a slot, if it has one.
@@ -112,11 +130,10 @@ impl Model {
         self.side((connection, 1 - side))
     }
 
-    /// Whether any endpoint has a port.
-    pub fn is_taken(&self, port: u16) -> bool {
-        self.states
-            .iter()
-            .any(|state| self.port(state) == Some(port))
+    /// Whether an endpoint of a node has a port.
+    pub fn is_taken(&self, node: usize, port: u16) -> bool {
+        let mut slots = (0..SLOTS).filter(|slot| self.node(*slot) == node);
+        slots.any(|slot| self.port(&self.states[slot]) == Some(port))
     }
 
     fn port(&self, state: &State) -> Option<u16> {
@@ -131,11 +148,11 @@ impl Model {
         }
     }
 
-    /// Returns the slot of the endpoint that listens at a port.
-    pub fn listener(&self, port: u16) -> Option<usize> {
+    /// Returns the slot of the endpoint that listens at a port of a node.
+    pub fn listener(&self, node: usize, port: u16) -> Option<usize> {
         let listens =
             |state: &State| matches!(state, State::Listening(number, ..) if *number == port);
-        self.states.iter().position(listens)
+        (0..SLOTS).find(|slot| self.node(*slot) == node && listens(&self.states[*slot]))
     }
 
     /// The errors of a call that only an established connection can make.
@@ -227,7 +244,7 @@ mod tests {
     }
 
     fn with_window(protection: i32) -> (Model, End) {
-        let mut model = Model::new();
+        let mut model = Model::new(1);
         model.connections.push(Connection::default());
         let end = (0, 0);
         for (offset, page) in [(2, 7), (3, 8), (4, 3)] {
@@ -258,7 +275,7 @@ mod tests {
 
     #[test]
     fn copies_reach_the_memory_of_the_model() {
-        let mut model = Model::new();
+        let mut model = Model::new(1);
         model.memory[..4].copy_from_slice(b"scif");
         assert!(model.copied(&[0..2, 2..4], &[10..13, 20..21]));
         assert_eq!(&model.memory[10..13], b"sci");

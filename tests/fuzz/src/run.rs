@@ -2,6 +2,9 @@
 
 //! A run: each call is made, and what it returns and what it does is compared with the model.
 //!
+//! The endpoints are on one node; or on two, if there is an agent on the other one (`agent.rs`), and then all connections
+//! are with the other one.
+//!
 //! No call waits. Where the driver answers a little later (a connect, the news of a close), the run waits for the event
 //! that says so, and a model that expects it would see it missing after [`SOON`].
 
@@ -10,8 +13,8 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -20,15 +23,15 @@ use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
 use rustix::event::PollFlags;
-use rustix::mm::MapFlags;
-use rustix::mm::ProtFlags;
 use scif_sys::PortId;
 use scif_sys::abi;
 
+use crate::agent::Agent;
 use crate::calls::Call;
 use crate::calls::SLOTS;
 use crate::kernel;
 use crate::kernel::Errno;
+use crate::kernel::Fd;
 use crate::kernel::Outcome;
 use crate::memory::Arena;
 use crate::memory::PAGE;
@@ -53,12 +56,36 @@ const SMALL: usize = 1024;
 /// Calls after which the whole arena is compared.
 const WHOLE: usize = 64;
 
+/// An endpoint of a run.
+enum Endpoint {
+    Here(OwnedFd),
+    There(Rc<Agent>, usize),
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Self::There(agent, slot) = self {
+            agent.close(*slot);
+        }
+    }
+}
+
+/// The other node of a run.
+#[derive(Clone)]
+pub struct Other {
+    pub agent: Rc<Agent>,
+    /// Whether memory there may be reached by staging only, and rings may be small.
+    pub is_staged: bool,
+}
+
 /// The endpoints of a run, and what the model says of them.
 pub struct Run {
+    fds: [Option<Endpoint>; SLOTS],
     arena: Arena,
-    fds: [Option<OwnedFd>; SLOTS],
     model: Model,
-    own: u16,
+    other: Option<Other>,
+    /// The ids of the nodes, in the order of arenas.
+    ids: Vec<u16>,
     soon: Duration,
     made: usize,
     /// The word of the call that is made.
@@ -79,14 +106,29 @@ pub type Tally = BTreeMap<&'static str, Ended>;
 impl Run {
     /// Makes a run without endpoints, in which what comes soon may take so long.
     pub fn new(soon: Duration) -> Result<Self> {
+        Self::with(soon, None)
+    }
+
+    /// The same with another node.
+    pub fn with(soon: Duration, other: Option<Other>) -> Result<Self> {
         let endpoint =
             scif_sys::open().context("/dev/scif can't be opened: is the module loaded?")?;
         let own = scif_sys::node_ids(&endpoint)?.own;
+        let mut ids = vec![own];
+        let arena = match &other {
+            Some(other) => {
+                other.agent.begin()?;
+                ids.push(other.agent.node);
+                Arena::at_fixed_place()?
+            }
+            None => Arena::new()?,
+        };
         Ok(Self {
-            arena: Arena::new()?,
             fds: Default::default(),
-            model: Model::new(),
-            own,
+            arena,
+            model: Model::new(ids.len()),
+            other,
+            ids,
             soon,
             made: 0,
             word: "",
@@ -115,8 +157,31 @@ impl Run {
         }
     }
 
-    fn fd(&self, slot: usize) -> Option<BorrowedFd<'_>> {
-        self.fds.get(slot)?.as_ref().map(|fd| fd.as_fd())
+    fn fd(&self, slot: usize) -> Option<Fd<'_>> {
+        Some(match self.fds.get(slot)?.as_ref()? {
+            Endpoint::Here(fd) => Fd::Here(fd.as_fd()),
+            Endpoint::There(agent, slot) => Fd::There(&**agent, *slot),
+        })
+    }
+
+    /// Whether what the other side of a connection does may be seen a little later.
+    fn is_far(&self) -> bool {
+        self.other.is_some()
+    }
+
+    fn is_staged(&self) -> bool {
+        self.other.as_ref().is_some_and(|other| other.is_staged)
+    }
+
+    /// Reads from the arenas; all of it lies in one.
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        match (&self.other, at.checked_sub(SIZE)) {
+            (Some(other), Some(at)) => other.agent.read(at, bytes),
+            _ => {
+                self.arena.read(at, bytes);
+                Ok(())
+            }
+        }
     }
 
     /// Waits for an event of an endpoint that has to come.
@@ -146,16 +211,26 @@ impl Run {
         let applies = self.perform(call)?;
         self.made += 1;
         if self.made % WHOLE == 0 {
-            self.compare(0..SIZE)?;
+            self.compare_all()?;
         }
         Ok(applies)
     }
 
-    /// Fails unless the arena is what the model says.
+    /// Fails unless the arenas are what the model says.
+    fn compare_all(&mut self) -> Result<()> {
+        (0..self.ids.len()).try_for_each(|node| self.compare(node * SIZE..(node + 1) * SIZE))
+    }
+
+    /// Fails unless a part of an arena is what the model says.
     pub fn compare(&mut self, range: Range<usize>) -> Result<()> {
-        let mut there = vec![0; range.len()];
-        self.arena.read(range.start, &mut there);
         let wanted = &self.model.memory[range.clone()];
+        if let (Some(other), Some(at)) = (&self.other, range.start.checked_sub(SIZE)) {
+            if other.agent.has(at, wanted)? {
+                return Ok(());
+            }
+        }
+        let mut there = vec![0; range.len()];
+        self.read(range.start, &mut there)?;
         if let Some(at) = there.iter().zip(wanted).position(|(a, b)| a != b) {
             bail!(
                 "memory at {:#x} is {:#x}, and should be {:#x}",
@@ -168,8 +243,11 @@ impl Run {
     }
 
     /// Takes what is in the arena for what should be there.
-    fn adopt(&mut self, range: Range<usize>) {
-        self.arena.read(range.start, &mut self.model.memory[range]);
+    fn adopt(&mut self, range: Range<usize>) -> Result<()> {
+        let mut there = vec![0; range.len()];
+        self.read(range.start, &mut there)?;
+        self.model.memory[range].copy_from_slice(&there);
+        Ok(())
     }
 
     fn perform(&mut self, call: &Call) -> Result<bool> {
@@ -228,15 +306,21 @@ impl Run {
         if self.fds[slot].is_some() {
             return Ok(false);
         }
-        let opened = scif_sys::open();
-        let outcome = opened.as_ref().map(|_| 0);
-        self.judge(
-            &Errors::new(),
-            outcome.map_err(|error| Errno(error.raw_os_error())),
-        )?;
-        let fd = opened?;
-        rustix::io::ioctl_fionbio(&fd, true)?;
-        self.fds[slot] = Some(fd);
+        let other = self.other.as_ref().filter(|_| self.model.node(slot) == 1);
+        if let Some(other) = other {
+            self.judge(&Errors::new(), other.agent.open(slot))?;
+            self.fds[slot] = Some(Endpoint::There(other.agent.clone(), slot));
+        } else {
+            let opened = scif_sys::open();
+            let outcome = opened.as_ref().map(|_| 0);
+            self.judge(
+                &Errors::new(),
+                outcome.map_err(|error| Errno(error.raw_os_error())),
+            )?;
+            let fd = opened?;
+            rustix::io::ioctl_fionbio(&fd, true)?;
+            self.fds[slot] = Some(Endpoint::Here(fd));
+        }
         self.model.states[slot] = State::Unbound;
         Ok(true)
     }
@@ -279,8 +363,11 @@ impl Run {
     }
 
     fn bind(&mut self, slot: usize, port: u16) -> Result<bool> {
+        let node = self.model.node(slot);
         let allowed = match self.model.states[slot] {
-            State::Unbound if port != 0 && self.model.is_taken(port) => errors(&[libc::EINVAL]),
+            State::Unbound if port != 0 && self.model.is_taken(node, port) => {
+                errors(&[libc::EINVAL])
+            }
             State::Unbound => Errors::new(),
             State::Bound(_) => errors(&[libc::EINVAL]),
             State::Asking(_) | State::Refused(_) | State::Accepted(..) => {
@@ -299,7 +386,7 @@ impl Run {
                 port != 0 || bound >= 1088,
                 "{bound} is a port for who asks for it"
             );
-            ensure!(!self.model.is_taken(bound), "port {bound} is taken");
+            ensure!(!self.model.is_taken(node, bound), "port {bound} is taken");
             self.model.states[slot] = State::Bound(bound);
         }
         Ok(true)
@@ -363,7 +450,7 @@ impl Run {
 
     fn try_connect(&self, slot: usize, port: u16) -> Result<Outcome> {
         let fd = self.fd(slot).context("no endpoint")?;
-        let node = self.own;
+        let node = self.ids[self.model.target(slot)];
         Ok(kernel::connect(fd, PortId { node, port }))
     }
 
@@ -377,7 +464,7 @@ impl Run {
             self.connect_fails(slot, port, &[libc::EINVAL])?;
             return Ok(true);
         }
-        let listener = self.model.listener(port);
+        let listener = self.model.listener(self.model.target(slot), port);
         if let Some(listener) = listener {
             // Which of two requests came first is seen only if they come one after the other.
             match &self.model.states[listener] {
@@ -423,7 +510,8 @@ impl Run {
     }
 
     fn accept(&mut self, slot: usize, into: usize, flags: i32) -> Result<bool> {
-        if into == slot || self.model.states[into] != State::Unbound {
+        let is_there = self.model.node(into) == self.model.node(slot);
+        if into == slot || !is_there || self.model.states[into] != State::Unbound {
             return Ok(false);
         }
         let mut allowed = Errors::new();
@@ -471,10 +559,23 @@ impl Run {
     }
 
     fn poll(&mut self, slot: usize) -> Result<bool> {
-        let fd = self.fd(slot).context("no endpoint")?;
-        let found = kernel::poll(fd, PollFlags::IN | PollFlags::OUT, 0);
+        let limit = Instant::now() + self.soon;
+        loop {
+            let fd = self.fd(slot).context("no endpoint")?;
+            let found = kernel::poll(fd, PollFlags::IN | PollFlags::OUT, 0);
+            if self.is_right(slot, found) {
+                return Ok(true);
+            }
+            let state = &self.model.states[slot];
+            let may_come = self.is_far() && Instant::now() < limit;
+            ensure!(may_come, "the events {found:?} in the state {state:?}");
+        }
+    }
+
+    /// Whether the events of an endpoint are those that the model knows of.
+    fn is_right(&mut self, slot: usize, found: PollFlags) -> bool {
         let has = |flag| found.contains(flag);
-        let right = match self.model.states[slot].clone() {
+        match self.model.states[slot].clone() {
             State::Unbound | State::Bound(_) => found == PollFlags::ERR,
             State::Listening(_, queue) => {
                 has(PollFlags::IN) != queue.is_empty() && !has(PollFlags::OUT)
@@ -487,10 +588,7 @@ impl Run {
                 has(PollFlags::IN) == has_data && has(PollFlags::HUP) != is_open
             }
             State::None => true,
-        };
-        let state = &self.model.states[slot];
-        ensure!(right, "the events {found:?} in the state {state:?}");
-        Ok(true)
+        }
     }
 
     // ----- messages --------------------------------------------------------------------------------------------------
@@ -525,15 +623,16 @@ impl Run {
         let (sent, len) = (sent as usize, len as usize);
         ensure!(sent <= len, "{sent} bytes were sent, of {len}");
         if let Some(end) = self.model.end(slot) {
-            self.sent(end, at, sent, len)?;
+            self.sent(end, self.model.base(slot) + at, sent, len)?;
         }
         Ok(true)
     }
 
     fn sent(&mut self, end: End, at: usize, sent: usize, len: usize) -> Result<()> {
+        let is_staged = self.is_staged();
         let bytes = self.model.memory[at..at + sent].to_vec();
         let unread = &mut self.model.other(end).unread;
-        let fits = unread.is_empty() && len <= SMALL;
+        let fits = unread.is_empty() && len <= SMALL && !is_staged;
         ensure!(
             !fits || sent == len,
             "{sent} of {len} bytes were sent to an empty ring"
@@ -552,9 +651,11 @@ impl Run {
         allowed.extend(self.model.of_connected(slot));
         let at = self.made * 8 % (SIZE / 2);
         let fd = self.fd(slot).context("no endpoint")?;
-        let outcome = kernel::send_all(fd, self.arena.address(at as u64), len);
+        let outcome = kernel::send_all(fd, self.arena.address(at as u64), len, 0);
         let len = len as usize;
         match (self.model.end(slot), allowed.is_empty(), outcome) {
+            // A ring in a small aperture is small.
+            (_, true, Err(Errno(libc::EAGAIN | libc::EMSGSIZE))) if self.is_staged() => (),
             (Some(end), true, Err(Errno(libc::EAGAIN))) => {
                 let unread = &self.model.other(end).unread;
                 ensure!(!unread.is_empty() || len > SMALL, "EAGAIN of an empty ring");
@@ -562,7 +663,7 @@ impl Run {
             (end, _, outcome) => {
                 let done = self.judge(&allowed, outcome)?;
                 if let (Some(end), Some(_)) = (end, done) {
-                    self.sent(end, at, len, len)?;
+                    self.sent(end, self.model.base(slot) + at, len, len)?;
                 }
             }
         }
@@ -581,6 +682,9 @@ impl Run {
         if len < 0 || len > 0 && available == 0 {
             allowed.extend(self.model.of_connected(slot));
         }
+        if available > 0 && len > 0 && self.is_far() {
+            self.expect_event(slot, PollFlags::IN)?;
+        }
         let at = SIZE / 2;
         let fd = self.fd(slot).context("no endpoint")?;
         let len = len.min(SIZE as i32 / 2);
@@ -596,6 +700,7 @@ impl Run {
         );
         if let Some(end) = self.model.end(slot) {
             let bytes: Vec<u8> = self.model.side(end).unread.drain(..received).collect();
+            let at = self.model.base(slot) + at;
             self.model.memory[at..at + received].copy_from_slice(&bytes);
             self.compare(at..at + received).context("received bytes")?;
         }
@@ -674,10 +779,11 @@ impl Run {
         ensure!(is_whole(got as u64), "the window is at {got}");
         let window = self.model.next_window;
         self.model.next_window += 1;
+        let base = self.model.base(slot) as u64 / PAGE;
         let windows = &mut self.model.side(end).windows;
         for index in 0..count {
             let page = Page {
-                page: at / PAGE + index as u64,
+                page: base + at / PAGE + index as u64,
                 protection,
                 window,
             };
@@ -769,7 +875,8 @@ impl Run {
                     ours = stretches;
                 }
                 Some(at) if Model::is_memory(at, len) => {
-                    ours.push(at as usize..(at + len) as usize);
+                    let base = self.model.base(slot);
+                    ours.push(base + at as usize..base + (at + len) as usize);
                 }
                 Some(_) => allowed.extend(errors(&[libc::EFAULT])),
             }
@@ -811,7 +918,7 @@ impl Run {
         };
         if !self.model.copied(&from, &to) {
             for range in &to {
-                self.adopt(range.clone());
+                self.adopt(range.clone())?;
             }
         }
         for range in to {
@@ -828,7 +935,7 @@ impl Run {
         write: bool,
     ) -> Result<bool> {
         for range in if write { theirs } else { ours } {
-            self.adopt(range.clone());
+            self.adopt(range.clone())?;
         }
         Ok(true)
     }
@@ -852,38 +959,19 @@ impl Run {
             stretches = covered;
         }
         let fd = self.fd(slot).context("no endpoint")?;
-        let rights = match write {
-            true => ProtFlags::READ | ProtFlags::WRITE,
-            false => ProtFlags::READ,
-        };
-        // SAFETY: The kernel chooses the place, so nothing is replaced.
-        let mapped = unsafe {
-            let flags = MapFlags::SHARED;
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len as usize,
-                rights,
-                flags,
-                fd,
-                offset as u64,
-            )
-        };
-        let outcome = mapped
-            .map(|_| 0)
-            .map_err(|error| Errno(error.raw_os_error()));
+        let mapped = kernel::map(fd, offset, len as usize, write);
+        if let (true, Err(Errno(libc::EACCES | libc::EOPNOTSUPP))) = (self.is_staged(), &mapped) {
+            return Ok(true);
+        }
+        let outcome = mapped.as_ref().map(|_| 0).map_err(|error| *error);
         self.judge(&allowed, outcome)?;
-        let Ok(base) = mapped else {
+        let Ok(seen) = mapped else {
             return Ok(true);
         };
-        let mut seen = vec![0u8; len as usize];
-        // SAFETY: The mapping has so many bytes. Others write to them by the kernel only.
-        unsafe { std::ptr::copy(base.cast::<u8>(), seen.as_mut_ptr(), seen.len()) };
         let wanted: Vec<u8> = stretches
             .into_iter()
             .flat_map(|range| self.model.memory[range].iter().copied())
             .collect();
-        // SAFETY: Nothing uses the mapping any more.
-        unsafe { rustix::mm::munmap(base, len as usize)? };
         ensure!(
             seen == wanted,
             "a mapping shows something else than its windows"
@@ -993,7 +1081,7 @@ impl Run {
 
     /// Closes all, and fails unless the memory is as the model says.
     pub fn finish(mut self) -> Result<()> {
-        self.compare(0..SIZE)?;
+        self.compare_all()?;
         for slot in 0..SLOTS {
             self.fds[slot] = None;
         }

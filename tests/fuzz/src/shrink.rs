@@ -2,10 +2,8 @@
 
 //! Makes a run that fails as short as it can be: parts of it are left out as long as the rest still fails.
 
-use crate::calls::Call;
-
 /// Returns a shorter list for which `fails` is still true, from which no single call can be left out.
-pub fn shrink(calls: &[Call], mut fails: impl FnMut(&[Call]) -> bool) -> Vec<Call> {
+pub fn shrink<T: Clone>(calls: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut calls = calls.to_vec();
     let mut part = calls.len().div_ceil(2);
     while part > 0 {
@@ -13,7 +11,7 @@ pub fn shrink(calls: &[Call], mut fails: impl FnMut(&[Call]) -> bool) -> Vec<Cal
         let mut has_shrunk = false;
         while start < calls.len() {
             let end = (start + part).min(calls.len());
-            let rest: Vec<Call> = [&calls[..start], &calls[end..]].concat();
+            let rest: Vec<T> = [&calls[..start], &calls[end..]].concat();
             if fails(&rest) {
                 calls = rest;
                 has_shrunk = true;
@@ -34,6 +32,7 @@ pub fn shrink(calls: &[Call], mut fails: impl FnMut(&[Call]) -> bool) -> Vec<Cal
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::Call;
 
     #[test]
     fn only_what_is_needed_is_left() {

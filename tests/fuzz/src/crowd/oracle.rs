@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What calls on endpoints that many share may return.
+//!
+//! What an endpoint is, is told from two sides: what results that came before the call have proved, and which calls had
+//! begun before it ended that may have changed it. An endpoint that has listened listens for good; one that was
+//! connected stays so, until its peer is gone, which is for good, too. So what is possible gets less as more is known,
+//! and what is allowed is what one of the possible states allows.
+
+use libc::EACCES;
+use libc::EADDRINUSE;
+use libc::EAGAIN;
+use libc::ECONNREFUSED;
+use libc::ECONNRESET;
+use libc::EINPROGRESS;
+use libc::EINTR;
+use libc::EINVAL;
+use libc::EIO;
+use libc::EISCONN;
+use libc::EMSGSIZE;
+use libc::ENODEV;
+use libc::ENOENT;
+use libc::ENOTCONN;
+use libc::ENXIO;
+use libc::EOPNOTSUPP;
+
+use crate::crowd::setting::Setting;
+use crate::crowd::steps::Step;
+use crate::kernel::Errno;
+
+/// Facts that results prove: it is bound, or was.
+pub const IS_BOUND: u32 = 1;
+/// It listens.
+pub const LISTENS: u32 = 2;
+/// It is connected, or was.
+pub const IS_CONNECTED: u32 = 4;
+/// Its peer is gone.
+pub const IS_RESET: u32 = 8;
+/// Connecting does not wait. Set when it is made.
+pub const IS_NONBLOCKING: u32 = 16;
+
+/// Kinds of calls that change what an endpoint is.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Bind = 0,
+    Listen = 1,
+    Connect = 2,
+}
+
+impl Kind {
+    /// The kind of a step, if it is one of those.
+    pub fn of(step: &Step) -> Option<Self> {
+        match step {
+            Step::Bind { .. } => Some(Self::Bind),
+            Step::Listen { .. } => Some(Self::Listen),
+            Step::Connect { .. } | Step::ConnectName { .. } => Some(Self::Connect),
+            _ => None,
+        }
+    }
+
+    /// What is added to a count of calls for one of this kind.
+    pub fn one(self) -> u64 {
+        1 << (16 * self as u32)
+    }
+}
+
+/// Counts of calls, by their kind.
+#[derive(Clone, Copy)]
+pub struct Begun(u64);
+
+impl Begun {
+    pub fn of(counts: u64) -> Self {
+        Self(counts)
+    }
+
+    /// Whether there is one of a kind.
+    fn has(self, kind: Kind) -> bool {
+        (self.0 >> (16 * kind as u32)) & 0xffff != 0
+    }
+
+    /// A count of one for each kind that there is.
+    pub fn each_once(self) -> u64 {
+        let kinds = [Kind::Bind, Kind::Listen, Kind::Connect];
+        let there = kinds.into_iter().filter(|kind| self.has(*kind));
+        there.map(Kind::one).sum()
+    }
+}
+
+/// A set of states in which an endpoint may have been during a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct States(u32);
+
+const UNBOUND: u32 = 1;
+const BOUND: u32 = 2;
+const LISTENING: u32 = 4;
+/// A request of it is under way, or was answered and nobody has collected that.
+const ASKING: u32 = 8;
+const CONNECTED: u32 = 16;
+const RESET: u32 = 32;
+
+impl States {
+    /// Nothing is known.
+    pub const ALL: Self = Self(63);
+
+    /// The states that facts proved before a call, and calls begun before its end, leave.
+    pub fn of(facts: u32, begun: Begun) -> Self {
+        if facts & IS_RESET != 0 {
+            return Self(RESET);
+        }
+        if facts & IS_CONNECTED != 0 {
+            return Self(CONNECTED | RESET);
+        }
+        if facts & LISTENS != 0 {
+            return Self(LISTENING);
+        }
+        let mut states = 0;
+        if facts & IS_BOUND == 0 {
+            states |= UNBOUND;
+        }
+        // A request that was refused leaves it bound.
+        if facts & IS_BOUND != 0 || begun.has(Kind::Bind) || begun.has(Kind::Connect) {
+            states |= BOUND;
+        }
+        if begun.has(Kind::Listen) {
+            states |= LISTENING;
+        }
+        if begun.has(Kind::Connect) {
+            states |= ASKING | CONNECTED | RESET;
+        }
+        Self(states)
+    }
+
+    fn each(self) -> impl Iterator<Item = u32> {
+        (0..6)
+            .map(|bit| 1 << bit)
+            .filter(move |state| self.0 & state != 0)
+    }
+}
+
+/// What a call may return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    pub success: bool,
+    errors: u128,
+}
+
+impl Allowed {
+    fn errors(numbers: &[i32]) -> Self {
+        let bits = numbers.iter().map(|number| 1u128 << number);
+        Self {
+            success: false,
+            errors: bits.fold(0, |all, bit| all | bit),
+        }
+    }
+
+    /// It may succeed, or fail like this.
+    fn or(numbers: &[i32]) -> Self {
+        Self {
+            success: true,
+            ..Self::errors(numbers)
+        }
+    }
+
+    fn join(self, other: Self) -> Self {
+        Self {
+            success: self.success || other.success,
+            errors: self.errors | other.errors,
+        }
+    }
+
+    /// Whether this error is one of them.
+    pub fn has(&self, error: Errno) -> bool {
+        (0..128).contains(&error.0) && (self.errors >> error.0) & 1 != 0
+    }
+
+    /// The errors, for a person to read.
+    pub fn list(&self) -> Vec<Errno> {
+        let errors = (0..128).map(Errno).filter(|error| self.has(*error));
+        errors.collect()
+    }
+}
+
+/// What the call of a step may return, on an endpoint in one of these states.
+pub fn allowed(step: &Step, states: States, setting: &Setting) -> Allowed {
+    let is_staged = setting.is_staged;
+    let each = states.each().map(|state| in_state(step, state, is_staged));
+    let all = each.reduce(Allowed::join).unwrap_or_default();
+    let has_peer = states.0 & (ASKING | CONNECTED | RESET) != 0
+        || matches!(step, Step::Connect { .. } | Step::ConnectName { .. });
+    match setting.is_lossy && has_peer {
+        true => all.join(lost(step)),
+        false => all,
+    }
+}
+
+/// What else a call may return where the peer's node is lost now and then.
+fn lost(step: &Step) -> Allowed {
+    match step {
+        Step::Send { .. } | Step::Receive { .. } | Step::SendAll { .. } => {
+            Allowed::errors(&[ECONNRESET])
+        }
+        Step::Bind { .. } | Step::Listen { .. } | Step::Accept { .. } | Step::BindName { .. } => {
+            Allowed::default()
+        }
+        _ => Allowed::errors(&[ENODEV, EIO]),
+    }
+}
+
+fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
+    match *step {
+        Step::Bind { port, .. } => match state {
+            UNBOUND if port == 0 => Allowed::or(&[]),
+            UNBOUND => Allowed::or(&[EINVAL]),
+            BOUND => Allowed::errors(&[EINVAL]),
+            ASKING => Allowed::errors(&[EINVAL, EISCONN, EINPROGRESS]),
+            _ => Allowed::errors(&[EISCONN]),
+        },
+        Step::Listen { backlog, .. } => {
+            let of_state = match state {
+                UNBOUND => Allowed::errors(&[EINVAL]),
+                BOUND if backlog > 0 => Allowed::or(&[]),
+                BOUND => Allowed::errors(&[EINVAL]),
+                ASKING => Allowed::errors(&[EINVAL, EISCONN, EINPROGRESS]),
+                _ => Allowed::errors(&[EISCONN]),
+            };
+            match backlog > 0 {
+                true => of_state,
+                false => of_state.join(Allowed::errors(&[EINVAL])),
+            }
+        }
+        Step::Connect { .. } => connecting(state, &[]),
+        Step::ConnectName { .. } => connecting(state, &[ENOENT]),
+        Step::Accept { flags, .. } => match state {
+            // Another thread that closes a descriptor of the listener interrupts also who does not wait.
+            LISTENING if flags == 1 => Allowed::or(&[EINTR]),
+            LISTENING if flags == 0 => Allowed::or(&[EAGAIN, EINTR]),
+            _ => Allowed::errors(&[EINVAL]),
+        },
+        Step::BindName { .. } => match state {
+            UNBOUND => Allowed::errors(&[EINVAL]),
+            BOUND | LISTENING => Allowed::or(&[EADDRINUSE, EINVAL]),
+            ASKING => Allowed::errors(&[EINVAL, EISCONN, EINPROGRESS]),
+            _ => Allowed::errors(&[EISCONN]),
+        },
+        Step::Send { len, flags, .. } | Step::Receive { len, flags, .. } => {
+            if len < 0 || flags & !1 != 0 {
+                return Allowed::errors(&[EINVAL]);
+            }
+            if len == 0 {
+                return Allowed::or(&[]);
+            }
+            let waits = match flags {
+                0 => Allowed::default(),
+                _ => Allowed::errors(&[EINTR]),
+            };
+            match (step, state) {
+                // What has come before the peer closed is left.
+                (Step::Receive { .. }, RESET) => Allowed::or(&[ECONNRESET]).join(waits),
+                _ => connected(state, Allowed::or(&[]).join(waits)),
+            }
+        }
+        Step::SendAll { len, flags, .. } => {
+            if flags & !1 != 0 {
+                return Allowed::errors(&[EINVAL]);
+            }
+            if len == 0 {
+                return Allowed::or(&[]);
+            }
+            let mut here = match flags {
+                0 => Allowed::or(&[EAGAIN]),
+                _ => Allowed::or(&[EINTR]),
+            };
+            // A ring in a small aperture is small.
+            if is_staged && len > 64 {
+                here = here.join(Allowed::errors(&[EMSGSIZE]));
+            }
+            connected(state, here)
+        }
+        _ => of_connected(step, state, is_staged),
+    }
+}
+
+/// What a call returns that needs a connection and neither makes one nor sends messages.
+fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
+    match *step {
+        Step::Register {
+            pages, protection, ..
+        }
+        | Step::Memory {
+            pages, protection, ..
+        } => {
+            if pages == 0 || protection & !3 != 0 || protection == 0 {
+                return Allowed::errors(&[EINVAL]);
+            }
+            // Another thread may have the part of the space, and registers on the same endpoint take turns.
+            connected(state, Allowed::or(&[EADDRINUSE, EINTR]))
+        }
+        Step::Unregister { pages, .. } => match pages {
+            0 => Allowed::errors(&[EINVAL]),
+            _ => connected(state, Allowed::or(&[ENXIO, EINVAL])),
+        },
+        Step::Copy { len, flags, .. } | Step::CopyMemory { len, flags, .. } => {
+            if len == 0 || flags & !0xf != 0 {
+                return Allowed::errors(&[EINVAL]);
+            }
+            connected(state, Allowed::or(&[ENXIO, EACCES]))
+        }
+        Step::Map { .. } => {
+            let staged: &[i32] = if is_staged { &[EOPNOTSUPP] } else { &[] };
+            let here = Allowed::or(&[ENXIO, EACCES]).join(Allowed::errors(staged));
+            connected(state, here)
+        }
+        Step::Mark { flags, .. } => match flags {
+            // A transfer by staging fails if its process is killed before all is in slots.
+            1 | 2 if is_staged => connected(state, Allowed::or(&[EINTR, EIO])),
+            1 | 2 => connected(state, Allowed::or(&[EINTR])),
+            _ => Allowed::errors(&[EINVAL]),
+        },
+        Step::Signal {
+            flags,
+            local,
+            remote,
+            ..
+        } => {
+            if flags & !0x33 != 0 || !matches!(flags & 3, 1 | 2) || flags & 0x30 == 0 {
+                return Allowed::errors(&[EINVAL]);
+            }
+            let is_bad = |flag, offset: i64| flags & flag != 0 && offset % 4 != 0;
+            if is_bad(0x10, local) || is_bad(0x20, remote) {
+                return connected(state, Allowed::errors(&[EINVAL, ENXIO, EACCES]));
+            }
+            connected(state, Allowed::or(&[EINTR, ENXIO, EACCES]))
+        }
+        _ => Allowed::or(&[]),
+    }
+}
+
+fn connecting(state: u32, further: &[i32]) -> Allowed {
+    let further = Allowed::errors(further);
+    match state {
+        UNBOUND | BOUND => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR]).join(further),
+        // The other thread's result may be collected by this one.
+        ASKING => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR, EISCONN]).join(further),
+        LISTENING => Allowed::errors(&[EOPNOTSUPP]),
+        _ => Allowed::errors(&[EISCONN]),
+    }
+}
+
+/// What a call returns that needs a connection: with one, it is `here`.
+fn connected(state: u32, here: Allowed) -> Allowed {
+    match state {
+        CONNECTED => here,
+        RESET => Allowed::errors(&[ECONNRESET]),
+        // If the answer was yes, the connection may be used before anybody has collected it.
+        ASKING => here.join(Allowed::errors(&[ENOTCONN, ECONNRESET])),
+        _ => Allowed::errors(&[ENOTCONN]),
+    }
+}
+
+/// The events that `poll` may show, and those that it has to, on an endpoint in these states.
+pub fn events(states: States) -> (i16, i16) {
+    use libc::POLLERR as ERR;
+    use libc::POLLHUP as HUP;
+    use libc::POLLIN as IN;
+    use libc::POLLOUT as OUT;
+    let each = states.each().map(|state| match state {
+        UNBOUND | BOUND => (ERR, ERR),
+        LISTENING => (IN, 0),
+        ASKING => (IN | OUT | ERR | HUP, 0),
+        CONNECTED => (IN | OUT, 0),
+        _ => (IN | OUT | HUP, HUP),
+    });
+    each.reduce(|one, other| (one.0 | other.0, one.1 & other.1))
+        .unwrap_or((0, 0))
+}
+
+/// The facts that a result proves of an endpoint of which these were known.
+pub fn proved(step: &Step, facts: u32, outcome: &Result<i64, Errno>) -> u32 {
+    match (step, outcome) {
+        (Step::Bind { .. }, Ok(_)) => IS_BOUND,
+        (Step::Listen { .. }, Ok(_)) => LISTENS | IS_BOUND,
+        (Step::Connect { .. } | Step::ConnectName { .. }, Ok(_) | Err(Errno(EISCONN))) => {
+            IS_CONNECTED | IS_BOUND
+        }
+        (_, Err(Errno(ECONNRESET | ENODEV))) if facts & IS_CONNECTED != 0 => IS_RESET,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTING: Setting = Setting {
+        peer: 0,
+        is_staged: false,
+        is_lossy: false,
+        slow: 1,
+    };
+
+    fn bind(port: u16) -> Step {
+        Step::Bind {
+            actor: 0,
+            slot: 0,
+            port,
+        }
+    }
+
+    const SEND: Step = Step::Send {
+        actor: 0,
+        slot: 0,
+        len: 9,
+        flags: 0,
+    };
+
+    #[test]
+    fn a_new_endpoint_that_nobody_else_uses_does_what_it_must() {
+        let states = States::of(0, Begun::of(0));
+        assert_eq!(allowed(&bind(0), states, &SETTING), Allowed::or(&[]));
+        assert_eq!(
+            allowed(&SEND, states, &SETTING),
+            Allowed::errors(&[ENOTCONN])
+        );
+        assert_eq!(events(states), (libc::POLLERR, libc::POLLERR));
+    }
+
+    #[test]
+    fn what_another_thread_does_allows_more() {
+        let binding = Begun::of(Kind::Bind.one());
+        assert!(allowed(&bind(0), States::of(0, binding), &SETTING).has(Errno(EINVAL)));
+        let connecting = States::of(0, Begun::of(Kind::Connect.one()));
+        let may = allowed(&SEND, connecting, &SETTING);
+        assert!(may.success && may.has(Errno(ENOTCONN)) && may.has(Errno(ECONNRESET)));
+    }
+
+    #[test]
+    fn what_was_proved_stays_so() {
+        let begun = Begun::of(u64::MAX);
+        let listening = States::of(LISTENS | IS_BOUND, begun);
+        assert_eq!(
+            allowed(&bind(7), listening, &SETTING),
+            Allowed::errors(&[EISCONN])
+        );
+        let reset = States::of(IS_CONNECTED | IS_RESET, begun);
+        assert_eq!(
+            allowed(&SEND, reset, &SETTING),
+            Allowed::errors(&[ECONNRESET])
+        );
+        assert_eq!(events(reset).1, libc::POLLHUP);
+        assert_eq!(proved(&SEND, 0, &Err(Errno(ECONNRESET))), 0);
+        assert_eq!(
+            proved(&SEND, IS_CONNECTED, &Err(Errno(ECONNRESET))),
+            IS_RESET
+        );
+    }
+
+    #[test]
+    fn a_node_that_may_be_lost_allows_more_where_there_is_a_peer() {
+        let lossy = Setting {
+            is_lossy: true,
+            ..SETTING
+        };
+        let mark = Step::Mark {
+            actor: 0,
+            slot: 0,
+            flags: 1,
+        };
+        let connected = States::of(IS_CONNECTED, Begun::of(0));
+        assert!(allowed(&mark, connected, &lossy).has(Errno(ENODEV)));
+        assert!(!allowed(&mark, connected, &SETTING).has(Errno(ENODEV)));
+        let new = States::of(0, Begun::of(0));
+        assert!(!allowed(&mark, new, &lossy).has(Errno(ENODEV)));
+    }
+
+    #[test]
+    fn kinds_are_counted_apart() {
+        let begun = Begun::of(3 * Kind::Bind.one() + 2 * Kind::Connect.one());
+        assert!(begun.has(Kind::Bind) && !begun.has(Kind::Listen) && begun.has(Kind::Connect));
+        assert_eq!(begun.each_once(), Kind::Bind.one() + Kind::Connect.one());
+    }
+}
