@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# scripts/mutant: each patch in tests/mutants applies to the module, and one that does not is told from
-# one that does. What they do is for tests/src/scif_mutants.rs.
+# scripts/mutant: each patch in tests/mutants and tests/hostile applies to the module, and one that does
+# not is told from one that does. What they do is for tests/src/scif_mutants.rs and scif_hostile.rs.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
@@ -12,7 +12,7 @@ mutant() { "$scripts/mutant" --root "$folder/tree" "$@"; }
 
 # A test has to name it, or another one has it beside.
 is_used() { # NAME
-	grep -q "\"$1\"" "$scripts/../tests/src/scif_mutants.rs" ||
+	grep -q "\"$1\"" "$scripts/../tests/src/scif_mutants.rs" "$scripts/../tests/src/scif_hostile.rs" ||
 		grep -q "^Beside: $1\$" "$scripts"/../tests/mutants/*.patch
 }
 
@@ -54,6 +54,18 @@ expect "what it takes out has gone" 1 "no-two.patch does not apply to drivers/ a
 expect "it is said how to mend it" 1 "scripts/mutant refresh no-two" mutant make no-two "$made"
 expect "nobody has such a name" 1 "no mutant is called 'other'" mutant make other "$made"
 expect "the names" 0 "no-two" mutant list
+
+# What one adds.
+added=$folder/tree/tests/hostile
+mkdir -p "$added/four/drivers"
+printf 'four\n' >"$added/four/drivers/other.rs"
+sed 's/Takes out two/Takes out two and adds four/' "$folder/tree/tests/mutants/no-two.patch" >"$added/four.patch"
+printf 'one\ntwo\nthree\n' >"$source"
+expect "one that adds a file is made" 0 "" mutant make four "$folder/four"
+expect "with the change" 0 $'one\nthree' cat "$folder/four/drivers/some.rs"
+expect "and with the file" 0 "four" cat "$folder/four/drivers/other.rs"
+expect "all names" 0 $'no-two\nfour' mutant list
+rm -rf "$added"
 
 committed() { git -C "$folder/tree" -c user.name=n -c user.email=e "$@" >/dev/null 2>&1; }
 printf 'one\n2\nthree\n' >"$source"

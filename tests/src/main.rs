@@ -4,6 +4,7 @@
 //! Tests live in one file for each capability; a file ends in the list of its tests, and
 //! `test_files!` joins the lists.
 
+mod bystander;
 mod evidence;
 mod harness;
 mod heartbeat;
@@ -79,6 +80,7 @@ test_files! {
     scif_gen3
     scif_idt
     scif_mutants
+    scif_hostile
     scif_kernel
     scif_churn
     scif_fuzz

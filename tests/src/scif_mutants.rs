@@ -145,7 +145,7 @@ fn failed(lab: &Lab, seed: u64, cases: &[String]) -> Result<Vec<String>> {
 }
 
 /// Builds a mutant for a lab's kernel.
-fn build(lab: &Lab, name: &str) -> Result<PathBuf> {
+pub fn build(lab: &Lab, name: &str) -> Result<PathBuf> {
     let flavour = lab.kernel().flavour().name();
     let root = paths::repository();
     let output = Command::new(root.join("scripts/module"))

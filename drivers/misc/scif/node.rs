@@ -265,10 +265,11 @@ impl Nodes {
         table.nodes.reserve(1, GFP_KERNEL)?;
         table.sessions += 1;
         known.session = table.sessions;
-        // Of one that was torn down nothing is left but how it was.
-        table
-            .nodes
-            .retain(|other| other.peer.is_some() || !other.is_same_node(&known));
+        // Of one that was torn down nothing is left but how it was: the last one behind each link, as a peer may say
+        // another id each time.
+        table.nodes.retain(|other| {
+            other.peer.is_some() || !other.is_same_node(&known) && *other.link != *known.link
+        });
         let others = table.nodes.iter().position(|other| !other.is_this);
         let place = others.filter(|_| is_this).unwrap_or(table.nodes.len());
         // Before it is found: a process that has connected must not see its node as lost.
@@ -383,5 +384,25 @@ mod tests {
         drop(nodes);
         first.end()?;
         second.end().map(|_| ())
+    }
+
+    #[test]
+    fn a_peer_that_is_another_node_each_time_is_remembered_once() -> Result {
+        let nodes = Nodes::new(Some(OWN))?;
+        for id in [7, 8, 9] {
+            let bed = Bed::new()?;
+            bed.peer.set_node(id);
+            nodes.add(&bed.peer, c"test", false)?;
+            bed.peer.going();
+            nodes.torn_down(&bed.peer);
+            bed.end()?;
+        }
+        let mut known = 0;
+        nodes.for_each(|node| {
+            assert_eq!(node.id, 9);
+            known += 1;
+        });
+        assert_eq!(known, 1);
+        Ok(())
     }
 }
