@@ -65,7 +65,6 @@ fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result
 
 /// Makes something fail; the nodes are online again when it returns.
 fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
-    let before = [scif::online(lab, 0, 1)?, scif::online(lab, 1, 0)?];
     let node = (number / 3 % 2) as usize;
     match number % 3 {
         0 => {
@@ -83,8 +82,13 @@ fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
             let driver = lab.shell(node, &format!("readlink -f {BRIDGE}/driver"))?;
             let driver = driver.trim();
             lab.shell(node, &format!("echo 0000:00:05.0 >{driver}/unbind"))?;
+            for node in 0..2 {
+                scif::state(lab, node, 1 - node, "lost", lab.hang_limit(20))?;
+            }
             lab.shell(node, &format!("echo 0000:00:05.0 >{driver}/bind"))?;
-            scif::pair_online_anew(lab, &before)?;
+            for node in 0..2 {
+                scif::online(lab, node, 1 - node)?;
+            }
             Ok("unbound drivers")
         }
         _ => {
