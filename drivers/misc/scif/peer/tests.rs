@@ -203,11 +203,10 @@ mod cases {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
         bed.record.wait_until_held()?;
-        let call = Toy::Call { number: 0 };
-        let post = || bed.peer.post_until(&call, Annex::NONE, Until::Now);
         let mut posted = Ok(());
-        for _ in 0..=bed.peer.control.slots() {
-            posted = post();
+        for number in 0..=bed.peer.control.slots() {
+            let call = Toy::Call { number };
+            posted = bed.peer.post_until(&call, Annex::NONE, Until::Now);
             if posted.is_err() {
                 break;
             }
