@@ -111,8 +111,8 @@ pub(crate) trait Path: Send + Sync {
         None
     }
 
-    /// Returns when what was noted has arrived. Before an engine is used there, as its accesses would overtake
-    /// stores. May read across the link.
+    /// Returns when what was noted has arrived, or the link [`Self::was_down`]. Before an engine is used there, as its
+    /// accesses would overtake stores. May read across the link.
     fn settle_stores(&self) {}
 
     /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are

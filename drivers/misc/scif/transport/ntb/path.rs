@@ -301,7 +301,12 @@ impl Path for NtbPath {
     }
 
     fn settle_stores(&self) {
-        self.stores.settle(|| self.read_back());
+        self.stores.settle(|| {
+            // What was stored is lost with the link, and the load may be an error of the bus.
+            if !self.was_down() {
+                self.read_back();
+            }
+        });
     }
 
     fn engines(&self) -> &Routes {
