@@ -78,6 +78,12 @@ pub(crate) trait Path: Send + Sync {
         false
     }
 
+    /// Looks at the link itself, and then as [`Self::was_down`]: for what is done while the link rests, when its events
+    /// are not heard.
+    fn is_down(&self) -> bool {
+        self.was_down()
+    }
+
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);
 

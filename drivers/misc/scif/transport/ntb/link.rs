@@ -333,6 +333,11 @@ impl NtbLink {
         }
         drop(device);
         self.downs.fetch_add(1, Full);
+        self.note_down();
+    }
+
+    /// The link is down. Any context.
+    pub(super) fn note_down(&self) {
         if let Some(session) = &*self.current.lock() {
             session.going();
         }
@@ -340,7 +345,7 @@ impl NtbLink {
 
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
         let is_up = device.is_some_and(|device| device.link_is_up());
-        // A link that rests is not down: there is a farewell.
+        // A link that rests is not down: there is a farewell, unless `NtbPath::is_down` finds otherwise.
         if device.is_some() && !is_up {
             self.downs.fetch_add(1, Full);
         }

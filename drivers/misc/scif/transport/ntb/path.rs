@@ -275,6 +275,16 @@ impl Path for NtbPath {
         self.link.downs() != self.downs
     }
 
+    fn is_down(&self) -> bool {
+        let held = self.held.lock();
+        let is_down = held.as_ref().is_some_and(|held| !held.device.link_is_up());
+        drop(held);
+        if is_down {
+            self.link.note_down();
+        }
+        self.was_down()
+    }
+
     fn session_failed(self: ArcBorrow<'_, Self>) {
         NtbLink::schedule(self.link.as_arc_borrow());
     }
