@@ -230,7 +230,7 @@ impl NtbPath {
     /// of the bridge, or of an engine, may go. May sleep.
     pub(super) fn unmap(&self, drained: &Drained) {
         self.detach();
-        self.routes.iter().for_each(|route| route.unmap());
+        self.routes.iter().for_each(|route| route.unmap(drained));
         for part in &self.parts {
             part.unmap(drained);
         }
