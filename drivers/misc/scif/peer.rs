@@ -477,7 +477,7 @@ impl Session for Peer {
         let drained = self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
         self.observer.torn_down(self);
-        if !self.path.was_down() {
+        if !self.path.is_down() {
             // The very last write into the peer's memory.
             let _ = self.control.say_farewell(self.path(), self.peer_nonce);
             self.path.ring(doorbell::HELLO);

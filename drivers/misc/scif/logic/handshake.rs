@@ -31,7 +31,9 @@
 //! has to do the same as for that; the peer is answered again after a pause, which gets longer each time.
 //!
 //! A peer whose node is there already, by another link, is refused as long as it is: so of several links to
-//! one node one is used, and when that is lost the next one takes its place.
+//! one node one is used, and when that is lost the next one takes its place. The two sides may have begun by different
+//! links, and each have refused the other's. Then the side with the lower id takes back what it has echoed: the peer,
+//! which may have begun there, finds another offer, ends that session, and takes up the link of the lower side.
 //!
 //! Scratchpads may hold anything: what was not written completely, what was written long ago, or
 //! what a hostile peer likes. It may show a nonce that was never its own, so the properties above
@@ -159,16 +161,19 @@ enum State {
 /// made, and the link was not seen to be down since.
 pub(crate) struct Handshake {
     page_shift: u8,
+    /// The id of this node.
+    node: u16,
     state: State,
     stale: u32,
     failed: Option<Failed>,
 }
 
 impl Handshake {
-    /// Of a side with pages of so many address bits.
-    pub(crate) fn new(page_shift: u8) -> Self {
+    /// Of the node with this id, with pages of so many address bits.
+    pub(crate) fn new(page_shift: u8, node: u16) -> Self {
         Self {
             page_shift,
+            node,
             state: State::Down,
             stale: 0,
             failed: None,
@@ -230,6 +235,11 @@ impl Handshake {
     /// What to do about a hello while there is an offer.
     fn answer(&self, seen: &Seen, hello: &Hello, (nonce, echo, told): (u32, u32, bool)) -> Action {
         if let Some(refused) = self.objection(seen, hello) {
+            let is_taken = matches!(refused, Refused::Taken(_));
+            if is_taken && echo != 0 && self.node < hello.node {
+                // The peer may have begun here, and would wait for signs of life.
+                return Action::Withdraw { echoed: true };
+            }
             return Action::Refuse(refused);
         }
         // Our block may hold words of the peer's former life. This is asked before the echo is

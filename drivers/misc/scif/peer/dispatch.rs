@@ -60,8 +60,9 @@ impl WorkItem for Peer {
 }
 
 impl Peer {
-    /// Returns when the message has been handled that is being handled now. Holds no lock for that, for which the control
-    /// work would have to wait in its turn. Not for the handler. May sleep.
+    /// Returns when the pass of the control work is over that is under way now, and with it the message that is being
+    /// handled: half a ring of messages at most. Holds no lock for that, for which the control work would have to wait in
+    /// its turn. Not for the handler. May sleep.
     pub(crate) fn wait_for_handler(&self) {
         let pass = self.passes.load(Acquire);
         if pass % 2 == 1 {

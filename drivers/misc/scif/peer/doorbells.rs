@@ -241,8 +241,8 @@ impl Doorbells {
         self.steering.better(self.data, current, processor, channel)
     }
 
-    /// Rings a doorbell of the peer, for its end of a channel. The caller is inside the peer, and what it has written
-    /// before does not overtake what it writes now. Any context.
+    /// Rings a doorbell of the peer, for its end of a channel. The caller is inside the peer, without which the marks may
+    /// not be mapped any more, and what it has written before does not overtake what it writes now. Any context.
     pub(crate) fn ring_for(&self, path: &dyn Path, channel: ChannelId, number: u32) {
         let (slot, group) = self.peer_news.places(self.peer_news.slot(channel.0));
         // The control block was reached when the session began.

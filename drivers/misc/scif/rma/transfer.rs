@@ -83,8 +83,13 @@ pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Cal
     let transfer = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
     let made = transfer.and_then(|transfer| Ok((transfer, Place::new()?)));
     let (transfer, place) = made.map_err(|error| operation.end_for(caller, error))?;
+    let peer = &operation.surroundings.peer;
+    // An engine that writes ends with a load from the peer: none is started across a link that is known to be down.
+    if peer.is_over() {
+        return Err(operation.end_for(caller, ENODEV));
+    }
     // It overwrites, and reads, what the processor has written before.
-    operation.surroundings.peer.path().settle_stores();
+    peer.path().settle_stores();
     job::start(&transfer, place, |batch| {
         let submitted = submit(operation, batch, route);
         submitted.inspect_err(|_| operation.report_to(caller))

@@ -157,7 +157,8 @@ impl IoMapping {
         self.span.base.addr().get()
     }
 
-    /// `len` bytes of it: EFAULT where they are not all inside.
+    /// `len` bytes of it: EFAULT where they are not all inside. The caller is inside of what is drained before
+    /// [`Self::unmap`], which is not looked at here: this is on the way of each message.
     pub(crate) fn reach(&self, offset: u64, len: u64) -> Result<Reached<'_>> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() as u64 => Ok(Reached {

@@ -24,6 +24,7 @@
 
 use crate::{
     logic::{
+        gate::Drained,
         plan::{
             self,
             Segment, //
@@ -478,8 +479,9 @@ impl EngineRoute {
         Ok(this)
     }
 
-    /// Takes the view away from the engine, which is not used for this peer any more. May sleep.
-    pub(crate) fn unmap(&self) {
+    /// Takes the view away from the engine, which is not used for this peer any more, as all that is submitted by it is
+    /// inside of what was drained. May sleep.
+    pub(crate) fn unmap(&self, _nobody_uses_it: &Drained) {
         for view in &self.views {
             view.unmap();
         }

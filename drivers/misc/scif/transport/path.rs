@@ -78,11 +78,18 @@ pub(crate) trait Path: Send + Sync {
         false
     }
 
+    /// Looks at the link itself, and then as [`Self::was_down`]: for what is done while the link rests, when its events
+    /// are not heard.
+    fn is_down(&self) -> bool {
+        self.was_down()
+    }
+
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);
 
-    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached. It can be used as
-    /// long as the session is kept from ending.
+    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached. The caller is inside the session, or
+    /// tears it down, as long as this is used: what is mapped is gone afterwards, and nobody looks whether it is, as each
+    /// message comes this way.
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>>;
 
     /// Whether all of these can be reached.
@@ -111,8 +118,8 @@ pub(crate) trait Path: Send + Sync {
         None
     }
 
-    /// Returns when what was noted has arrived. Before an engine is used there, as its accesses would overtake
-    /// stores. May read across the link.
+    /// Returns when what was noted has arrived, or the link [`Self::was_down`]. Before an engine is used there, as its
+    /// accesses would overtake stores. May read across the link.
     fn settle_stores(&self) {}
 
     /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are

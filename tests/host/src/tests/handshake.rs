@@ -11,6 +11,7 @@ use crate::logic::hello::{Hello, Mode, NoHello};
 
 mod book;
 mod bridge;
+mod two_links;
 
 const PAGE_SHIFT: u8 = 12;
 
@@ -29,8 +30,8 @@ fn fit_hello() -> Hello {
     }
 }
 
-fn new_machine() -> Handshake {
-    Handshake::new(PAGE_SHIFT)
+fn new_machine(node: u16) -> Handshake {
+    Handshake::new(PAGE_SHIFT, node)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +54,10 @@ struct Bench {
 }
 
 impl Bench {
+    /// Of a node with a higher id than the peer's.
     fn new() -> Self {
         Self {
-            machine: new_machine(),
+            machine: new_machine(fit_hello().node + 1),
             seen: Seen {
                 present: true,
                 link_up: true,
@@ -340,6 +342,32 @@ fn a_node_that_is_there_by_another_link_is_refused_as_long_as_it_is() {
     // A session that there is is not asked about it.
     bench.seen.is_taken = true;
     assert_eq!(bench.step(true), Action::Wait);
+}
+
+/// The peer may have begun a session by this link, and wait for signs of life.
+#[test]
+fn the_lower_node_takes_back_an_echo_when_the_other_one_is_taken() {
+    let node = fit_hello().node;
+    for own in [node - 1, node, node + 1] {
+        let mut bench = Bench::new();
+        bench.machine = new_machine(own);
+        assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
+        bench.show(fit_hello());
+        // Nothing was echoed, so nobody can have begun.
+        bench.seen.is_taken = true;
+        let refused = Action::Refuse(Refused::Taken(node));
+        assert_eq!(bench.step(true), refused);
+        bench.seen.is_taken = false;
+        assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+        bench.seen.is_taken = true;
+        if own < node {
+            assert_eq!(bench.step(true), Action::Withdraw { echoed: true });
+            bench.seen.fresh_nonce = 12;
+            assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+        }
+        assert_eq!(bench.step(true), refused);
+        assert_eq!(bench.step(true), refused);
+    }
 }
 
 #[test]

@@ -107,6 +107,10 @@ impl Fill {
     /// EIO if the engine has stopped, ENODEV if the peer is lost.
     fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
         let is_over = || self.operation.surroundings.peer.is_over();
+        // It ends with a load from the peer: not across a link that is known to be down.
+        if is_over() {
+            return Err(ENODEV);
+        }
         let patience = Patience::UntilOver(&is_over);
         let engine = &self.state.engine;
         let longest = engine.longest_segment();

@@ -141,6 +141,7 @@ impl NtbLink {
         let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
         let device = Arc::new(device, GFP_KERNEL)?;
+        let handshake = Handshake::new(PAGE_SHIFT as u8, node);
         Arc::pin_init(
             pin_init!(Self {
                 context,
@@ -152,7 +153,7 @@ impl NtbLink {
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
                 inner <- new_mutex!(
                     Inner {
-                        handshake: Handshake::new(PAGE_SHIFT as u8),
+                        handshake,
                         mailbox,
                         block: None,
                         aperture: None,
@@ -332,6 +333,11 @@ impl NtbLink {
             return;
         }
         drop(device);
+        self.note_down();
+    }
+
+    /// The link is down. Any context.
+    pub(super) fn note_down(&self) {
         self.downs.fetch_add(1, Full);
         if let Some(session) = &*self.current.lock() {
             session.going();
@@ -340,7 +346,7 @@ impl NtbLink {
 
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
         let is_up = device.is_some_and(|device| device.link_is_up());
-        // A link that rests is not down: there is a farewell.
+        // A link that rests is not down: there is a farewell, unless `NtbPath::is_down` finds otherwise.
         if device.is_some() && !is_up {
             self.downs.fetch_add(1, Full);
         }

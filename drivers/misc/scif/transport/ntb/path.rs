@@ -230,7 +230,7 @@ impl NtbPath {
     /// of the bridge, or of an engine, may go. May sleep.
     pub(super) fn unmap(&self, drained: &Drained) {
         self.detach();
-        self.routes.iter().for_each(|route| route.unmap());
+        self.routes.iter().for_each(|route| route.unmap(drained));
         for part in &self.parts {
             part.unmap(drained);
         }
@@ -275,6 +275,16 @@ impl Path for NtbPath {
         self.link.downs() != self.downs
     }
 
+    fn is_down(&self) -> bool {
+        let held = self.held.lock();
+        let is_down = held.as_ref().is_some_and(|held| !held.device.link_is_up());
+        drop(held);
+        if is_down {
+            self.link.note_down();
+        }
+        self.was_down()
+    }
+
     fn session_failed(self: ArcBorrow<'_, Self>) {
         NtbLink::schedule(self.link.as_arc_borrow());
     }
@@ -301,7 +311,12 @@ impl Path for NtbPath {
     }
 
     fn settle_stores(&self) {
-        self.stores.settle(|| self.read_back());
+        self.stores.settle(|| {
+            // What was stored is lost with the link, and the load may be an error of the bus.
+            if !self.was_down() {
+                self.read_back();
+            }
+        });
     }
 
     fn engines(&self) -> &Routes {

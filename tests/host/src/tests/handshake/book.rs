@@ -26,6 +26,7 @@ pub(super) struct Offer {
 /// A node, and what it has in its scratchpads.
 pub(super) struct Side {
     pub(super) machine: Handshake,
+    pub(super) node: u16,
     pub(super) generation: u64,
     pub(super) present: bool,
     pub(super) link_up: bool,
@@ -57,9 +58,10 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn new(generation: u64) -> Self {
+    pub(super) fn new(node: u16, generation: u64) -> Self {
         Self {
-            machine: new_machine(),
+            machine: new_machine(node),
+            node,
             generation,
             present: true,
             link_up: false,
@@ -127,7 +129,13 @@ impl Side {
                 assert_eq!(seen.hello, Err(NoHello::Version(version)));
             }
             Action::Refuse(refused) => {
-                assert_eq!(objection(seen, &self.judge_peer(seen)), Some(refused));
+                let hello = self.judge_peer(seen);
+                assert_eq!(objection(seen, &hello), Some(refused));
+                let has_echoed = self.offer.is_some_and(|offer| offer.echo.is_some());
+                assert!(
+                    refused != Refused::Taken(hello.node) || !has_echoed || self.node >= hello.node,
+                    "the peer may have begun, and waits for signs of life"
+                );
             }
         }
     }

@@ -126,7 +126,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            sides: [Side::new(100), Side::new(200)],
+            sides: [Side::new(5, 100), Side::new(7, 200)],
             numbers: 0,
             now: 0,
             offered: BTreeSet::new(),
@@ -173,6 +173,7 @@ impl World {
             let hello = Hello {
                 nonce,
                 echo,
+                node: side.node,
                 generation: side.generation,
                 ..fit_hello()
             };
@@ -311,7 +312,7 @@ impl World {
             history: core::mem::take(&mut old.history),
             begun: core::mem::take(&mut old.begun),
             link_up: old.link_up,
-            ..Side::new(generation)
+            ..Side::new(old.node, generation)
         };
         self.sides[which] = side;
     }
