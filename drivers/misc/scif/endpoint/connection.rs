@@ -334,7 +334,6 @@ impl Connection {
             (State::Lost, _) => (),
             _ => self.channel.remove(),
         }
-        self.channel.detach();
         self.wait_until_released();
         self.windows.wait_until_unreachable();
     }

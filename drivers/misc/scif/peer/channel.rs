@@ -307,15 +307,10 @@ impl Channel {
         self.check_established().err().unwrap_or(error)
     }
 
-    /// Wakes `waiters` from now on. Any context but those that hold `waiters`.
+    /// Wakes `waiters` from now on, also when this end is closed: callers may still wait for transfers that were not over
+    /// then. Any context but those that hold `waiters`.
     pub(crate) fn attach(&self, waiters: Arc<WaitQueue>) {
         let old = self.waiters.lock().replace(waiters);
-        drop(old);
-    }
-
-    /// Wakes nobody any more.
-    pub(crate) fn detach(&self) {
-        let old = self.waiters.lock().take();
         drop(old);
     }
 

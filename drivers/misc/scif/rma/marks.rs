@@ -208,7 +208,10 @@ impl Marks {
         let begin = || self.numbers.lock().begin();
         let begun = match begin() {
             Some(sequence) => sequence,
-            None => self.channel.waiters()?.wait_killable(begin)?,
+            None => self.channel.waiters()?.wait_killable(|| {
+                let over = || self.channel.check_established().err().map(Err);
+                begin().map(Ok).or_else(over)
+            })??,
         };
         if is_left_to_peer {
             self.left_to_peer.add(1, Relaxed);
