@@ -16,7 +16,7 @@
 //! Close waits, in this order, for
 //!
 //! 1. this end's own transfers, and signals behind them: an engine that stops is given up after seconds;
-//! 2. callers that are inside the channel: each copies one chunk at most;
+//! 2. callers that are inside the channel, whatever the peer does: each copies one chunk at most;
 //! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. If memory was lent,
 //!    the peer is lost after ten seconds;
 //! 4. the control work, if it releases this end's memory right now.
