@@ -111,7 +111,7 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
-    /// Transfers under way whose end is up to the peer.
+    /// Transfers under way whose end is up to the peer. Changed with `numbers` locked, so that both say the same.
     left_to_peer: Atomic<u64>,
     read: Flow,
     written: Flow,
@@ -161,14 +161,13 @@ impl Completion for Marks {
             &result,
         );
         let failed = result.is_err();
-        if operation.is_left_to_peer {
-            // First, so that it never counts for a transfer that is under way.
-            self.left_to_peer.fetch_sub(1, Relaxed);
-        }
-        let moved = self
-            .numbers
-            .lock()
-            .end(Sequence(operation.number), failed, is_reported);
+        let moved = {
+            let mut numbers = self.numbers.lock();
+            if operation.is_left_to_peer {
+                self.left_to_peer.fetch_sub(1, Relaxed);
+            }
+            numbers.end(Sequence(operation.number), failed, is_reported)
+        };
         match result {
             Ok(()) => self.count(operation.direction, operation.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
@@ -205,18 +204,21 @@ impl Marks {
 
     /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. Killable.
     pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
-        let begin = || self.numbers.lock().begin();
-        let begun = match begin() {
-            Some(sequence) => sequence,
-            None => self.channel.waiters()?.wait_killable(|| {
-                let over = || self.channel.check_established().err().map(Err);
-                begin().map(Ok).or_else(over)
-            })??,
+        let begin = || {
+            let mut numbers = self.numbers.lock();
+            let begun = numbers.begin()?;
+            if is_left_to_peer {
+                self.left_to_peer.add(1, Relaxed);
+            }
+            Some(begun)
         };
-        if is_left_to_peer {
-            self.left_to_peer.add(1, Relaxed);
+        if let Some(begun) = begin() {
+            return Ok(begun);
         }
-        Ok(begun)
+        self.channel.waiters()?.wait_killable(|| {
+            let over = || self.channel.check_established().err().map(Err);
+            begin().map(Ok).or_else(over)
+        })?
     }
 
     /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
@@ -295,7 +297,10 @@ impl Marks {
     /// Waits until all transfers are over that need nobody but this node's engines: one that stops is given up. What they
     /// used is released soon after. May sleep.
     pub(super) fn drain_own(&self) {
-        let is_done = || self.numbers.lock().in_flight() <= self.left_to_peer.load(Relaxed);
+        let is_done = || {
+            let numbers = self.numbers.lock();
+            numbers.in_flight() <= self.left_to_peer.load(Relaxed)
+        };
         self.poll_until(is_done);
         if let Ok(waiters) = self.channel.waiters() {
             waiters.wait_uninterruptible(|| is_done().then_some(()));
