@@ -299,12 +299,13 @@ impl Connection {
     /// As [`Self::close`], for a task that exits, if it does so, since then.
     pub(super) fn close_with(&self, exits_since: Option<Instant<Monotonic>>) {
         trace::close(|| self.traced(Ok(())));
+        let old = self.channel.change_state(|_| Some(State::Closed));
+        self.channel.wake();
+        // Looked at now, as calls that lend memory are refused from here on.
         let patience = match self.windows.are_lent() {
             true => Patience::Endless,
             false => Patience::of_process(exits_since),
         };
-        let old = self.channel.change_state(|_| Some(State::Closed));
-        self.channel.wake();
         self.transfers.close_questions();
         self.transfers.drain(&patience);
         if !self.channel.drain_uses(&patience) {
