@@ -525,7 +525,7 @@ mod cases {
         while !writer.is_inside.load(Acquire) {
             fsleep(LOOK);
         }
-        assert!(!channel.drain_uses(&Patience::of_process(None)));
+        assert!(!channel.drain_uses(&Patience::Spent));
         assert!(writer.has_left.load(Acquire));
         queue.flush();
         drop(writer);
