@@ -12,6 +12,9 @@
 //!
 //! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+
 use super::{
     deferred::{
         Deferred,
@@ -202,23 +205,25 @@ impl Marks {
 
     // ----- transfers ---------------------------------------------------------------------------
 
-    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. Killable.
+    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. ECONNRESET once
+    /// this end is closed. Killable.
     pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
         let begin = || {
             let mut numbers = self.numbers.lock();
+            // Looked at under the lock: whoever closes this end waits for those that have begun by then.
+            if self.channel.state() == State::Closed {
+                return Some(Err(ECONNRESET));
+            }
             let begun = numbers.begin()?;
             if is_left_to_peer {
                 self.left_to_peer.add(1, Relaxed);
             }
-            Some(begun)
+            Some(Ok(begun))
         };
-        if let Some(begun) = begin() {
-            return Ok(begun);
+        match begin() {
+            Some(begun) => begun,
+            None => self.channel.waiters()?.wait_killable(begin)?,
         }
-        self.channel.waiters()?.wait_killable(|| {
-            let over = || self.channel.check_established().err().map(Err);
-            begin().map(Ok).or_else(over)
-        })?
     }
 
     /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
@@ -482,26 +487,5 @@ impl Marks {
         drop(deferred);
         // Without the lock.
         drop(forgotten);
-    }
-
-    /// Has `ask` ask for a signal, and calls `f` when another one has taken that and has not given it yet.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn while_one_is_given(
-        self: ArcBorrow<'_, Self>,
-        ask: impl FnOnce() -> Result,
-        f: impl FnOnce() -> Result,
-    ) -> Result {
-        let number = self.begin(false)?;
-        ask()?;
-        self.numbers.lock().end(number, false, false);
-        let Some(Due::Signal(sequence, signal, asker)) = self.take_due(false, true) else {
-            return Err(EINVAL);
-        };
-        f()?;
-        self.give(sequence, signal, asker);
-        while let Some(Due::Signal(sequence, signal, asker)) = self.take_due(true, true) {
-            self.give(sequence, signal, asker);
-        }
-        Ok(())
     }
 }
