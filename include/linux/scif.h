@@ -294,9 +294,13 @@ int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
  * @epd: the endpoint, which must not be used again
  *
  * Waits for transfers that are under way and unregisters the windows of both
- * ends; what was sent can still be received. A listener refuses all requests
- * that wait. Calls of other threads end with an error. All that scif_get_pages()
- * has returned must have been put before.
+ * ends; what was sent can still be received. For memory of the kernel it waits
+ * as long as that takes, or until the peer counts as lost. For all other
+ * transfers that the peer has to help with, it waits for two seconds in a kernel
+ * thread: later they end as the peer lets them, and keep the memory of the
+ * process until then. A listener refuses all requests that wait. Calls of other
+ * threads end with an error, but those that wait for such a transfer return at
+ * its end. All that scif_get_pages() has returned must have been put before.
  *
  * Return: 0, or -EBADF if it is not open
  */

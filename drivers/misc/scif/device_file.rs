@@ -75,7 +75,7 @@ impl DeviceFile for Endpoint {
 
 impl FileOperations for Endpoint {
     fn release(this: Arc<Self>) {
-        this.close();
+        this.release();
     }
 
     fn flush(this: ArcBorrow<'_, Self>, file: &File, table: usize) -> Result {

@@ -47,7 +47,10 @@ use crate::{
     logic::messages::Status,
     names::Name,
     peer::channel::State as ChannelState,
-    sync::list::Listed,
+    sync::{
+        list::Listed,
+        patience::Patience, //
+    },
     sys::{
         current::may_bind_low_ports,
         trace,
@@ -66,6 +69,10 @@ use kernel::{
     sync::{
         atomic::Atomic,
         Arc, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
     },
 };
 use ports::Listener;
@@ -298,6 +305,16 @@ impl Endpoint {
     /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
     /// nobody took over ends. Its port and its name are free when this returns. May sleep.
     pub(crate) fn close(&self) {
+        self.close_with(Patience::of_process);
+    }
+
+    /// As [`Self::close`], for a task that drops the last reference to its descriptor.
+    pub(crate) fn release(&self) {
+        self.close_with(Patience::of_release);
+    }
+
+    /// `patience` is made of the moment when a task that exits has closed a descriptor.
+    fn close_with(&self, patience: fn(Option<Instant<Monotonic>>) -> Patience) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
         // First, so that nobody is sent to a port that is about to be free.
         let name = self.state.name.lock().take();
@@ -310,7 +327,7 @@ impl Endpoint {
             }
             State::Connecting(connection, _) | State::Connected(connection, _) => {
                 let exits_since = *self.state.exits_since.lock();
-                connection.close_with(exits_since)
+                connection.close_with(patience(exits_since));
             }
         }
         self.waiters.wake_all();

@@ -16,14 +16,15 @@
 //! Close waits, in this order, for
 //!
 //! 1. this end's own transfers, and signals behind them: an engine that stops is given up after seconds;
-//! 2. callers that are inside the channel: each copies one chunk at most;
+//! 2. callers that are inside the channel, whatever the peer does: each copies one chunk at most;
 //! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. If memory was lent,
 //!    the peer is lost after ten seconds;
 //! 4. the control work, if it releases this end's memory right now.
 //!
 //! What of this is up to the peer (slots, reads, `CloseDone`) a process waits for until it is killed, and then for two
-//! seconds in all, as does one that exits for all of its descriptors (`sync/patience.rs`). Signals that are not given by
-//! then are forgotten; transfers end by themselves, as the peer lets them, and keep their memory until then.
+//! seconds in all, as does one that exits for all of its descriptors. A descriptor that outlives its processes is not
+//! waited for (`sync/patience.rs`). Signals that are not given by then are forgotten; transfers end by themselves, as the
+//! peer lets them, and keep their memory until then.
 //!
 //! The loss of the peer ends each of these. What the caller can see, port, pins and charges, is gone when close has
 //! returned, but for windows
@@ -76,7 +77,8 @@ use crate::{
     sys::trace, //
 };
 use kernel::{
-    new_mutex, new_spinlock,
+    new_mutex,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -87,11 +89,7 @@ use kernel::{
         Mutex,
         SetOnce,
         SpinLock, //
-    },
-    time::{
-        Instant,
-        Monotonic, //
-    },
+    }, //
 };
 
 /// Which ports it connects.
@@ -293,18 +291,19 @@ impl Connection {
     /// Closes this end. May sleep; the head of this file says what for. Not for calling from the control work, which
     /// hears the peer's answer.
     pub(super) fn close(&self) {
-        self.close_with(None);
+        self.close_with(Patience::of_process(None));
     }
 
-    /// As [`Self::close`], for a task that exits, if it does so, since then.
-    pub(super) fn close_with(&self, exits_since: Option<Instant<Monotonic>>) {
+    /// As [`Self::close`], with this patience, unless memory is lent.
+    pub(super) fn close_with(&self, patience: Patience) {
         trace::close(|| self.traced(Ok(())));
-        let patience = match self.windows.are_lent() {
-            true => Patience::Endless,
-            false => Patience::of_process(exits_since),
-        };
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
+        // Looked at now, as calls that lend memory are refused from here on.
+        let patience = match self.windows.are_lent() {
+            true => Patience::Endless,
+            false => patience,
+        };
         self.transfers.close_questions();
         self.transfers.drain(&patience);
         if !self.channel.drain_uses(&patience) {
@@ -334,7 +333,6 @@ impl Connection {
             (State::Lost, _) => (),
             _ => self.channel.remove(),
         }
-        self.channel.detach();
         self.wait_until_released();
         self.windows.wait_until_unreachable();
     }

@@ -193,10 +193,11 @@ impl Contact {
     pub(super) fn without_endpoint(self: &Arc<Self>) -> impl Iterator<Item = Facts> {
         self.connections().filter_map(|connection| {
             let state = match connection.channel.state() {
-                _ if connection.channel.waiters().is_ok() => return None,
                 // About to get its endpoint, or to go.
                 State::Requested | State::Refused => return None,
+                // Its endpoint, if it had one, has let go of it.
                 State::Closed => "closing",
+                _ if connection.channel.waiters().is_ok() => return None,
                 _ => "accepted",
             };
             Some(Facts::of(state, &connection))

@@ -119,9 +119,12 @@ pub(crate) struct Channel {
     /// The wait queue of whoever has this end, once somebody has.
     #[pin]
     waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
-    /// Whoever writes into the peer's memory, and transfers.
+    /// Callers that write into the peer's memory right now: none of them waits for the peer.
     #[pin]
     uses: InFlight,
+    /// Transfers.
+    #[pin]
+    owned_uses: InFlight,
     /// Whether the owner is to be told of the last one's end.
     end_awaited: Atomic<bool>,
     /// This end is closed, and waits for its uses no longer.
@@ -137,7 +140,9 @@ pub(crate) struct ChannelUse<'a>(&'a Channel);
 impl Drop for ChannelUse<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.end_use();
+        if self.0.uses.leave() {
+            self.0.tell_if_drained();
+        }
     }
 }
 
@@ -147,7 +152,7 @@ pub(crate) struct OwnedChannelUse(Arc<Channel>);
 impl OwnedChannelUse {
     /// Whether somebody waits for the end of this, as one of the ends is closed. Any context.
     pub(crate) fn is_closing(&self) -> bool {
-        self.0.uses.is_closed()
+        self.0.owned_uses.is_closed()
     }
 
     /// Whether this end is closed, and whoever waits for the peer on its account is to stop. Any context.
@@ -158,7 +163,9 @@ impl OwnedChannelUse {
 
 impl Drop for OwnedChannelUse {
     fn drop(&mut self) {
-        self.0.end_use();
+        if self.0.owned_uses.leave() {
+            self.0.tell_if_drained();
+        }
     }
 }
 
@@ -197,6 +204,7 @@ impl Channel {
                 state: Atomic::new(state as u32),
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
+                owned_uses <- InFlight::new(),
                 end_awaited: Atomic::new(false),
                 is_given_up: Atomic::new(false),
                 reservations <- new_spinlock_irq!(reservations, "Channel::reservations"),
@@ -307,15 +315,10 @@ impl Channel {
         self.check_established().err().unwrap_or(error)
     }
 
-    /// Wakes `waiters` from now on. Any context but those that hold `waiters`.
+    /// Wakes `waiters` from now on, also when this end is closed: callers may still wait for transfers that were not over
+    /// then. Any context but those that hold `waiters`.
     pub(crate) fn attach(&self, waiters: Arc<WaitQueue>) {
         let old = self.waiters.lock().replace(waiters);
-        drop(old);
-    }
-
-    /// Wakes nobody any more.
-    pub(crate) fn detach(&self) {
-        let old = self.waiters.lock().take();
         drop(old);
     }
 
@@ -344,16 +347,9 @@ impl Channel {
 
     /// As [`Self::begin_use`], for longer than a borrow lasts.
     pub(crate) fn begin_owned_use(self: &Arc<Self>) -> Result<OwnedChannelUse> {
-        match self.uses.enter_unscoped() {
+        match self.owned_uses.enter_unscoped() {
             true => Ok(OwnedChannelUse(self.clone())),
             false => Err(ECONNRESET),
-        }
-    }
-
-    #[inline]
-    fn end_use(&self) {
-        if self.uses.leave() {
-            self.uses_have_ended();
         }
     }
 
@@ -368,24 +364,34 @@ impl Channel {
     /// Lets no use begin any more. May sleep.
     pub(crate) fn close_uses(&self) {
         self.uses.close();
-        if self.uses.is_drained() {
-            self.uses_have_ended();
-        }
+        self.owned_uses.close();
+        self.tell_if_drained();
     }
 
-    /// Lets no use begin any more, and waits until the last has ended, as long as `patience` lasts. Returns false if that
-    /// was too short: then whoever waits for the peer inside a use is to stop, once woken. May sleep.
+    /// Lets no use begin any more, and waits until the last has ended: for those that are owned as long as `patience`
+    /// lasts. Returns false if that was too short: then whoever waits for the peer inside a use is to stop, once woken.
+    /// In any case nobody writes into the peer's memory but owned uses, when this returns. May sleep.
     pub(crate) fn drain_uses(&self, patience: &Patience) -> bool {
-        let is_drained = self.uses.close_and_wait(patience);
-        if is_drained {
-            self.uses_have_ended();
-        } else {
+        self.uses.close();
+        let is_drained = self.owned_uses.close_and_wait(patience);
+        if !is_drained {
             self.is_given_up.store(true, Release);
         }
+        // Each copies one chunk at most.
+        self.uses.close_and_drain();
+        self.tell_if_drained();
         is_drained
     }
 
-    /// None will be any more: tells the owner, if the peer waits for that, and lets the peer's path go.
+    /// Whoever leaves last of its kind, or closes both, looks at both: so one of them sees that all have ended.
+    fn tell_if_drained(&self) {
+        if self.uses.is_drained() && self.owned_uses.is_drained() {
+            self.uses_have_ended();
+        }
+    }
+
+    /// None will be any more: tells the owner, if the peer waits for that, and lets the peer's path go. More than one may
+    /// call this.
     fn uses_have_ended(&self) {
         if self.end_awaited.xchg(false, Full) {
             self.owner.uses_ended(self);

@@ -5,6 +5,7 @@
 //! The service is in `peer/tests/toy.rs`. The tests wait for what it notes, never for a time to pass.
 
 pub(crate) mod toy;
+mod uses;
 
 use super::{
     channel::{

@@ -12,6 +12,9 @@
 //!
 //! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+
 use super::{
     deferred::{
         Deferred,
@@ -111,7 +114,7 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
-    /// Transfers under way whose end is up to the peer.
+    /// Transfers under way whose end is up to the peer. Changed with `numbers` locked, so that both say the same.
     left_to_peer: Atomic<u64>,
     read: Flow,
     written: Flow,
@@ -161,14 +164,13 @@ impl Completion for Marks {
             &result,
         );
         let failed = result.is_err();
-        if operation.is_left_to_peer {
-            // First, so that it never counts for a transfer that is under way.
-            self.left_to_peer.fetch_sub(1, Relaxed);
-        }
-        let moved = self
-            .numbers
-            .lock()
-            .end(Sequence(operation.number), failed, is_reported);
+        let moved = {
+            let mut numbers = self.numbers.lock();
+            if operation.is_left_to_peer {
+                self.left_to_peer.fetch_sub(1, Relaxed);
+            }
+            numbers.end(Sequence(operation.number), failed, is_reported)
+        };
         match result {
             Ok(()) => self.count(operation.direction, operation.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
@@ -203,17 +205,25 @@ impl Marks {
 
     // ----- transfers ---------------------------------------------------------------------------
 
-    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. Killable.
+    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. ECONNRESET once
+    /// this end is closed. Killable.
     pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
-        let begin = || self.numbers.lock().begin();
-        let begun = match begin() {
-            Some(sequence) => sequence,
-            None => self.channel.waiters()?.wait_killable(begin)?,
+        let begin = || {
+            let mut numbers = self.numbers.lock();
+            // Looked at under the lock: whoever closes this end waits for those that have begun by then.
+            if self.channel.state() == State::Closed {
+                return Some(Err(ECONNRESET));
+            }
+            let begun = numbers.begin()?;
+            if is_left_to_peer {
+                self.left_to_peer.add(1, Relaxed);
+            }
+            Some(Ok(begun))
         };
-        if is_left_to_peer {
-            self.left_to_peer.add(1, Relaxed);
+        match begin() {
+            Some(begun) => begun,
+            None => self.channel.waiters()?.wait_killable(begin)?,
         }
-        Ok(begun)
     }
 
     /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
@@ -292,7 +302,10 @@ impl Marks {
     /// Waits until all transfers are over that need nobody but this node's engines: one that stops is given up. What they
     /// used is released soon after. May sleep.
     pub(super) fn drain_own(&self) {
-        let is_done = || self.numbers.lock().in_flight() <= self.left_to_peer.load(Relaxed);
+        let is_done = || {
+            let numbers = self.numbers.lock();
+            numbers.in_flight() <= self.left_to_peer.load(Relaxed)
+        };
         self.poll_until(is_done);
         if let Ok(waiters) = self.channel.waiters() {
             waiters.wait_uninterruptible(|| is_done().then_some(()));
@@ -474,26 +487,5 @@ impl Marks {
         drop(deferred);
         // Without the lock.
         drop(forgotten);
-    }
-
-    /// Has `ask` ask for a signal, and calls `f` when another one has taken that and has not given it yet.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn while_one_is_given(
-        self: ArcBorrow<'_, Self>,
-        ask: impl FnOnce() -> Result,
-        f: impl FnOnce() -> Result,
-    ) -> Result {
-        let number = self.begin(false)?;
-        ask()?;
-        self.numbers.lock().end(number, false, false);
-        let Some(Due::Signal(sequence, signal, asker)) = self.take_due(false, true) else {
-            return Err(EINVAL);
-        };
-        f()?;
-        self.give(sequence, signal, asker);
-        while let Some(Due::Signal(sequence, signal, asker)) = self.take_due(true, true) {
-            self.give(sequence, signal, asker);
-        }
-        Ok(())
     }
 }

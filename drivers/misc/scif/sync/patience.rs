@@ -5,6 +5,10 @@
 //! A process that goes on waits until it is killed. From then on it has [`LIMIT`], for all that it still has to wait for:
 //! whoever waits for the end of a process wants its memory back then, but not for any time that a peer might like. A task
 //! that has begun to exit has as much, for all of its descriptors together.
+//!
+//! Descriptors can outlive all processes: in a socket, for example. Then whoever drops them, a worker of the kernel or
+//! a task that has nothing to do with them, does not wait at all: others would wait behind it, and nobody waits for that
+//! memory.
 
 use crate::sys::{
     current::can_be_killed,
@@ -35,12 +39,22 @@ pub(crate) enum Patience {
     Endless,
     /// Until the caller is killed, and [`LIMIT`] from then on, which is known once it has come to that.
     Process(Cell<Option<Instant<Monotonic>>>),
+    /// Not at all.
+    Spent,
 }
 
 impl Patience {
     /// That of a process, which may have begun to exit before this.
     pub(crate) fn of_process(exits_since: Option<Instant<Monotonic>>) -> Self {
         Self::Process(Cell::new(exits_since.filter(|_| !can_be_killed())))
+    }
+
+    /// That of a task that drops the last reference to a descriptor, which a task that exits may have closed before this.
+    pub(crate) fn of_release(exits_since: Option<Instant<Monotonic>>) -> Self {
+        if exits_since.is_none() && !can_be_killed() {
+            return Self::Spent;
+        }
+        Self::of_process(exits_since)
     }
 
     /// Waits until `done`, which has a limit of its own for those who go on. Returns false if that was too long.
@@ -55,9 +69,10 @@ impl Patience {
 
     fn wait_within(&self, limit: Delta, waiters: &WaitQueue, done: impl Fn() -> bool) -> bool {
         let done = || done().then_some(());
-        let Self::Process(since) = self else {
-            let waited = waiters.wait_uninterruptible_timeout(limit, done);
-            return waited.is_some();
+        let since = match self {
+            Self::Process(since) => since,
+            Self::Endless => return waiters.wait_uninterruptible_timeout(limit, done).is_some(),
+            Self::Spent => return done().is_some(),
         };
         if since.get().is_none() {
             if can_be_killed() {
@@ -84,13 +99,19 @@ mod tests {
         let waiters = Arc::pin_init(new_wait_queue!("scif_test"), GFP_KERNEL)?;
         // The tests run in a kernel thread, which no signal ends.
         let before = Instant::<Monotonic>::now() - LIMIT;
-        let patience = Patience::of_process(Some(before));
         let started = Instant::<Monotonic>::now();
-        for _ in 0..100 {
-            assert!(!patience.wait(&waiters, || false));
-            assert!(patience.wait(&waiters, || true));
+        let process = Patience::of_process(Some(before));
+        let released = Patience::of_release(Some(before));
+        // No task that exits has closed this one.
+        let nobodys = Patience::of_release(None);
+        for patience in [process, released, nobodys] {
+            for _ in 0..100 {
+                assert!(!patience.wait(&waiters, || false));
+                assert!(patience.wait(&waiters, || true));
+            }
         }
         assert!(started.elapsed() < LIMIT);
+        // A client of the kernel API.
         let patience = Patience::of_process(None);
         assert!(!patience.wait(&waiters, || false));
         assert!(started.elapsed() >= LIMIT);

@@ -233,6 +233,22 @@ mod cases {
     }
 
     #[test]
+    fn a_close_that_gives_up_leaves_nobody_asleep() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let channel = near.connection()?.channel.clone();
+        // As one of a transfer that the peer does not let end.
+        let transfer = channel.begin_owned_use()?;
+        near.close();
+        assert!(transfer.is_given_up());
+        // Callers that wait for the transfer are woken by its end.
+        assert!(Arc::ptr_eq(&channel.waiters()?, &near.waiters));
+        drop((transfer, channel));
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
     fn all_endpoints_hear_of_a_lost_node() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
