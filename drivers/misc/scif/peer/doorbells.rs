@@ -255,10 +255,13 @@ impl Doorbells {
         path.ring(number);
     }
 
-    /// One rang. Hard interrupt context, or any other.
-    pub(super) fn rang(self: &Arc<Self>, number: u32) {
-        self.steering.rings_on(number, CpuId::current().as_u32());
-        self.look(doorbell::bit(number));
+    /// These rang, as bits. Hard interrupt context, or any other.
+    pub(super) fn rang(self: &Arc<Self>, numbers: u64) {
+        let processor = CpuId::current().as_u32();
+        for number in doorbell::numbers(numbers) {
+            self.steering.rings_on(number, processor);
+        }
+        self.look(numbers);
     }
 
     /// Tells those of what has rung since the last time but one; returns which doorbells, as bits. Hard

@@ -32,6 +32,9 @@ use kernel::{
     }, //
 };
 
+/// One of the doorbells for data, as a bit.
+const DATA: u64 = 1 << 2;
+
 /// No processor has this number.
 const ELSEWHERE: u32 = u32::MAX - 1;
 
@@ -104,17 +107,17 @@ mod cases {
         let all = subscribe(&doorbells, 10_000, &idle)?;
         let id = ChannelId(10_001);
         let one = Subscription::to_channel(&doorbells, id, busy.clone())?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (0, 0));
         mark(&doorbells, id.0)?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         // Two others have the same slot.
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 2));
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!(busy.0.load(Relaxed), 1);
         drop(one);
         mark(&doorbells, id.0)?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 4));
         drop(all);
         assert!(doorbells.inner.lock().of_channels.is_empty());
@@ -129,7 +132,7 @@ mod cases {
         (1..=ALL).try_for_each(|id| mark(&doorbells, id))?;
         assert!(doorbells.look_at_some(0));
         assert_eq!(told.0.load(Relaxed) as usize, MOST_AT_A_TIME);
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         for _ in 0..ALL {
             // Waits for the work that has looked at some, and begins itself anew.
             doorbells.queues.work.flush();
