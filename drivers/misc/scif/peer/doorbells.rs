@@ -4,8 +4,9 @@
 //!
 //! There are fewer doorbells than channels, so who rings for a channel has marked it in this node's control block
 //! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
-//! news costs nothing, however many there are. An interrupt tells [`MOST_AT_A_TIME`], or a few more; what is left
-//! is for a work item.
+//! news costs nothing, however many there are. Marks are fewer, too: users choose which channels share one, by which
+//! ones they keep. So [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
+//! and whoever looks next goes on there.
 //!
 //! What is not about a channel is told of one doorbell, each time that rings.
 //!
@@ -86,6 +87,8 @@ struct Inner {
     /// Those that have rung since the last tick, as bits, and between that and the one before.
     recent: u64,
     older: u64,
+    /// The slot that is looked at next; with a channel, it was marked, and those before the channel were told.
+    next: u64,
     /// The peer can't write to the block any more, and others may.
     is_over: bool,
 }
@@ -148,20 +151,23 @@ impl Inner {
         }
     }
 
-    /// Tells those whose channels have this slot. Returns how many there were.
-    fn tell_of_slot(&mut self, slot: u32) -> usize {
-        let mut told = 0;
-        let mut next = self.of_channels.cursor_lower_bound_mut(&key(slot, 0));
+    /// Tells those whose channels have the slot of `from`, from there on, and counts them down. Returns the first one for
+    /// which nothing was `left`.
+    fn tell_of_slot(&mut self, from: u64, left: &mut usize) -> Option<u64> {
+        let mut next = self.of_channels.cursor_lower_bound_mut(&from);
         while let Some(cursor) = next {
             let (key, subscriber) = cursor.current();
-            if slot_of(*key) != slot {
+            if slot_of(*key) != slot_of(from) {
                 break;
             }
+            if *left == 0 {
+                return Some(*key);
+            }
             subscriber.rung();
-            told += 1;
+            *left -= 1;
             next = cursor.move_next();
         }
-        told
+        None
     }
 }
 
@@ -207,6 +213,7 @@ impl Doorbells {
                         of_channels: RBTree::new(),
                         recent: 0,
                         older: 0,
+                        next: 0,
                         is_over: false,
                     },
                     "Doorbells::inner"
@@ -295,11 +302,26 @@ impl Doorbells {
         }
         inner.recent |= rang;
         inner.tell_of_doorbells(rang);
-        let mut told = 0;
-        self.news.take(&Marked(&self.block), |slot| {
-            told += inner.tell_of_slot(slot).max(1);
-            told < MOST_AT_A_TIME
-        })
+        let (from, mut left) = (inner.next, MOST_AT_A_TIME);
+        let (mut slot, mut rest) = (slot_of(from), None);
+        if from != key(slot, 0) {
+            rest = inner.tell_of_slot(from, &mut left);
+            // Its mark may be there again, and has its turn after the others.
+            slot += 1;
+        }
+        let mut next = rest;
+        if rest.is_none() {
+            let stopped = self.news.take(&Marked(&self.block), slot, |slot| {
+                // A slot of nobody is work, too.
+                let before = left;
+                rest = inner.tell_of_slot(key(slot, 0), &mut left);
+                left -= usize::from(left == before && left > 0);
+                left > 0
+            });
+            next = stopped.map(|slot| rest.unwrap_or(key(slot, 0)));
+        }
+        inner.next = next.unwrap_or(0);
+        next.is_some()
     }
 
     /// Looks at the block no more: others may get its memory.

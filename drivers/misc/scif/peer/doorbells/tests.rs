@@ -77,8 +77,17 @@ fn subscribe(
     count: u32,
     counter: &Arc<Counter>,
 ) -> Result<KVVec<Subscription>> {
+    subscribe_all(doorbells, 1..=count, counter)
+}
+
+/// As [`subscribe`], with these ids.
+fn subscribe_all(
+    doorbells: &Arc<Doorbells>,
+    ids: impl Iterator<Item = u32>,
+    counter: &Arc<Counter>,
+) -> Result<KVVec<Subscription>> {
     let mut subscriptions = KVVec::new();
-    for id in 1..=count {
+    for id in ids {
         let subscription = Subscription::to_channel(doorbells, ChannelId(id), counter.clone())?;
         subscriptions.push(subscription, GFP_KERNEL)?;
     }
@@ -138,6 +147,36 @@ mod cases {
             doorbells.queues.work.flush();
         }
         assert_eq!(told.0.load(Relaxed), ALL);
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_keeps_channels_of_one_slot_keeps_no_processor() -> Result {
+        const ALL: u32 = 3000;
+        const MOST: u32 = MOST_AT_A_TIME as u32;
+        let (doorbells, told, other) = (doorbells(0xff)?, counter()?, counter()?);
+        let slots = doorbells.news.slots();
+        let ids = (1..=ALL).map(|index| index * slots + 1);
+        let _all = subscribe_all(&doorbells, ids, &told)?;
+        let _other = Subscription::to_channel(&doorbells, ChannelId(2), other.clone())?;
+        mark(&doorbells, 1)?;
+        for times in 1..=2 {
+            assert!(doorbells.look_at_some(0));
+            assert_eq!(told.0.load(Relaxed), times * MOST);
+        }
+        // What comes meanwhile is seen, and the slot does not begin anew before others had their turn.
+        mark(&doorbells, 1)?;
+        mark(&doorbells, 2)?;
+        while other.0.load(Relaxed) == 0 {
+            assert!(doorbells.look_at_some(0));
+            assert!(told.0.load(Relaxed) < ALL + MOST);
+        }
+        doorbells.rang(DATA);
+        for _ in 0..ALL {
+            // Waits for the work that has looked at some, and begins itself anew.
+            doorbells.queues.work.flush();
+        }
+        assert_eq!((told.0.load(Relaxed), other.0.load(Relaxed)), (2 * ALL, 1));
         Ok(())
     }
 
