@@ -6,7 +6,7 @@
 //! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
 //! news costs nothing, however many there are. Marks are fewer, too: users choose which channels share one, by which
 //! ones they keep. So [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
-//! and whoever looks next goes on there.
+//! and whoever looks next goes on there. The work item ends when it has told all once, as a peer may mark for ever.
 //!
 //! What is not about a channel is told of one doorbell, each time that rings.
 //!
@@ -36,7 +36,10 @@ use crate::{
         },
     },
     sync::work_queues::WorkQueues,
-    sys::shared_memory::SharedMemory,
+    sys::{
+        current,
+        shared_memory::SharedMemory, //
+    },
     transport::{
         doorbell,
         path::Path, //
@@ -89,6 +92,8 @@ struct Inner {
     older: u64,
     /// The slot that is looked at next; with a channel, it was marked, and those before the channel were told.
     next: u64,
+    /// How often all slots were looked at since the first.
+    rounds: u32,
     /// The peer can't write to the block any more, and others may.
     is_over: bool,
 }
@@ -121,8 +126,17 @@ impl_has_work! {
 impl WorkItem for Doorbells {
     type Pointer = Arc<Self>;
 
+    /// Goes on until all slots were looked at. Marks that come meanwhile have a doorbell that rings, or wait for the
+    /// next tick.
     fn run(this: Arc<Self>) {
-        this.look(0);
+        let mut begun = None;
+        while let Some(rounds) = this.look_at_some(0) {
+            // The first round has begun somewhere.
+            if rounds.wrapping_sub(*begun.get_or_insert(rounds)) > 1 {
+                return;
+            }
+            current::reschedule();
+        }
     }
 }
 
@@ -214,6 +228,7 @@ impl Doorbells {
                         recent: 0,
                         older: 0,
                         next: 0,
+                        rounds: 0,
                         is_over: false,
                     },
                     "Doorbells::inner"
@@ -288,17 +303,17 @@ impl Doorbells {
     /// Tells who is told of doorbells that have just rung, as bits, and who has news. Hard interrupt context, or any
     /// other.
     fn look(self: &Arc<Self>, rang: u64) {
-        if self.look_at_some(rang) {
+        if self.look_at_some(rang).is_some() {
             // An error says that the work is pending already.
             let _ = self.queues.work.enqueue(self.clone());
         }
     }
 
-    /// As [`Self::look`], but for what is too much at a time: then it returns true.
-    fn look_at_some(&self, rang: u64) -> bool {
+    /// As [`Self::look`], but for what is too much at a time: then it returns the number of the round.
+    fn look_at_some(&self, rang: u64) -> Option<u32> {
         let mut inner = self.inner.lock();
         if inner.is_over {
-            return false;
+            return None;
         }
         inner.recent |= rang;
         inner.tell_of_doorbells(rang);
@@ -321,7 +336,10 @@ impl Doorbells {
             next = stopped.map(|slot| rest.unwrap_or(key(slot, 0)));
         }
         inner.next = next.unwrap_or(0);
-        next.is_some()
+        if inner.next <= from {
+            inner.rounds = inner.rounds.wrapping_add(1);
+        }
+        next.map(|_| inner.rounds)
     }
 
     /// Looks at the block no more: others may get its memory.
