@@ -424,9 +424,9 @@ impl Peer {
 }
 
 impl Session for Peer {
-    fn doorbell(self: ArcBorrow<'_, Self>, number: u32) {
-        self.doorbells.rang(number);
-        if number == doorbell::CONTROL {
+    fn doorbells(self: ArcBorrow<'_, Self>, numbers: u64) {
+        self.doorbells.rang(numbers);
+        if numbers & doorbell::bit(doorbell::CONTROL) != 0 {
             Arc::from(self).schedule_control();
         }
     }

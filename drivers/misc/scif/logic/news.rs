@@ -15,6 +15,8 @@
 //! the next time, and one that is taken away too early does not exist. Only the reader takes marks away: what a hostile
 //! writer does to them costs the writer's own connections their news, and the reader some looks.
 
+use core::ops::Range;
+
 /// Slots of a group; and bytes for the marks of groups, of which there are no more.
 pub(crate) const SLOTS_OF_GROUP: u32 = 64;
 
@@ -82,35 +84,66 @@ impl News {
         (first.saturating_add(slot as usize), group)
     }
 
-    /// Takes marks away and calls `tell` for each slot that was marked. Stops when `tell` has asked for that by a no:
-    /// then there may be more, which is what this returns.
-    pub(crate) fn take(self, marks: &impl Marks, mut tell: impl FnMut(u32) -> bool) -> bool {
-        for group in marked(marks, self.at, self.groups) {
+    /// Takes marks away and calls `tell` for each slot that was marked, from slot `from` on, and then for those before
+    /// it. Stops when `tell` has asked for that by a no: then there may be more, and this returns where to go on. If
+    /// the reader does so, a writer that marks some slots all the time does not keep others from being found.
+    pub(crate) fn take(
+        self,
+        marks: &impl Marks,
+        from: u32,
+        mut tell: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        // The group of `from` comes first in part, and at last as a whole.
+        let in_group = SLOTS_OF_GROUP.saturating_sub(1);
+        let rest = from.saturating_add(in_group) & !in_group;
+        self.take_some(marks, from..self.slots(), &mut tell)
+            .or_else(|| self.take_some(marks, 0..rest.min(self.slots()), &mut tell))
+    }
+
+    /// As [`Self::take`], of slots that end where a group does.
+    fn take_some(
+        self,
+        marks: &impl Marks,
+        slots: Range<u32>,
+        tell: &mut impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        let slot_marks = self.at.saturating_add(SLOTS_OF_GROUP as usize);
+        let groups =
+            slots.start.wrapping_div(SLOTS_OF_GROUP)..slots.end.wrapping_div(SLOTS_OF_GROUP);
+        for group in marked(marks, self.at, groups) {
             let place = self.at.saturating_add(group as usize);
-            marks.store(place, 0);
             let first = group.saturating_mul(SLOTS_OF_GROUP);
-            let slots = self.at.saturating_add(self.places(first).0);
-            for index in marked(marks, slots, SLOTS_OF_GROUP) {
-                marks.store(slots.saturating_add(index as usize), 0);
-                if !tell(first.saturating_add(index)) {
+            // In a group of which only some are looked at, others may be marked.
+            if first >= slots.start {
+                marks.store(place, 0);
+            }
+            let of_group = first.max(slots.start)..first.saturating_add(SLOTS_OF_GROUP);
+            for slot in marked(marks, slot_marks, of_group) {
+                marks.store(slot_marks.saturating_add(slot as usize), 0);
+                if !tell(slot) {
                     marks.store(place, 1);
-                    return true;
+                    return Some(slot.saturating_add(1));
                 }
             }
         }
-        false
+        None
     }
 }
 
-/// Which of `count` marks from a place on are there. Each word is loaded when the one before it was dealt with.
-fn marked(marks: &impl Marks, at: usize, count: u32) -> impl Iterator<Item = u32> + '_ {
-    let firsts = (0..count).step_by(MARKS_OF_WORD);
+/// Which of these marks behind a place are there, in order. Each word is loaded when the one before it was dealt with.
+fn marked(marks: &impl Marks, at: usize, those: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+    let Range { start, end } = those;
+    let in_word = (MARKS_OF_WORD as u32).saturating_sub(1);
+    let first_word = start & !in_word;
+    let firsts = (first_word..end).step_by(MARKS_OF_WORD);
     firsts.flat_map(move |first| {
         let mut left = marks.load(at.saturating_add(first as usize));
-        core::iter::from_fn(move || {
-            let index = left.checked_ilog2()?.wrapping_div(u8::BITS);
+        let all = core::iter::from_fn(move || {
+            let bits = left.trailing_zeros();
+            let index = (bits < u64::BITS).then(|| bits.wrapping_div(u8::BITS))?;
             left &= !0xffu64.wrapping_shl(index.wrapping_mul(u8::BITS));
-            Some(first.saturating_add(index)).filter(|index| *index < count)
-        })
+            Some(first.saturating_add(index))
+        });
+        all.filter(move |index| (start..end).contains(index))
     })
 }

@@ -4,8 +4,9 @@
 //!
 //! There are fewer doorbells than channels, so who rings for a channel has marked it in this node's control block
 //! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
-//! news costs nothing, however many there are. An interrupt tells [`MOST_AT_A_TIME`], or a few more; what is left
-//! is for a work item.
+//! news costs nothing, however many there are. Marks are fewer, too: users choose which channels share one, by which
+//! ones they keep. So [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
+//! and whoever looks next goes on there. The work item ends when it has told all once, as a peer may mark for ever.
 //!
 //! What is not about a channel is told of one doorbell, each time that rings.
 //!
@@ -35,7 +36,10 @@ use crate::{
         },
     },
     sync::work_queues::WorkQueues,
-    sys::shared_memory::SharedMemory,
+    sys::{
+        current,
+        shared_memory::SharedMemory, //
+    },
     transport::{
         doorbell,
         path::Path, //
@@ -86,6 +90,10 @@ struct Inner {
     /// Those that have rung since the last tick, as bits, and between that and the one before.
     recent: u64,
     older: u64,
+    /// The slot that is looked at next; with a channel, it was marked, and those before the channel were told.
+    next: u64,
+    /// How often all slots were looked at since the first.
+    rounds: u32,
     /// The peer can't write to the block any more, and others may.
     is_over: bool,
 }
@@ -118,8 +126,17 @@ impl_has_work! {
 impl WorkItem for Doorbells {
     type Pointer = Arc<Self>;
 
+    /// Goes on until all slots were looked at. Marks that come meanwhile have a doorbell that rings, or wait for the
+    /// next tick.
     fn run(this: Arc<Self>) {
-        this.look(0);
+        let mut begun = None;
+        while let Some(rounds) = this.look_at_some(0) {
+            // The first round has begun somewhere.
+            if rounds.wrapping_sub(*begun.get_or_insert(rounds)) > 1 {
+                return;
+            }
+            current::reschedule();
+        }
     }
 }
 
@@ -148,20 +165,23 @@ impl Inner {
         }
     }
 
-    /// Tells those whose channels have this slot. Returns how many there were.
-    fn tell_of_slot(&mut self, slot: u32) -> usize {
-        let mut told = 0;
-        let mut next = self.of_channels.cursor_lower_bound_mut(&key(slot, 0));
+    /// Tells those whose channels have the slot of `from`, from there on, and counts them down. Returns the first one for
+    /// which nothing was `left`.
+    fn tell_of_slot(&mut self, from: u64, left: &mut usize) -> Option<u64> {
+        let mut next = self.of_channels.cursor_lower_bound_mut(&from);
         while let Some(cursor) = next {
             let (key, subscriber) = cursor.current();
-            if slot_of(*key) != slot {
+            if slot_of(*key) != slot_of(from) {
                 break;
             }
+            if *left == 0 {
+                return Some(*key);
+            }
             subscriber.rung();
-            told += 1;
+            *left -= 1;
             next = cursor.move_next();
         }
-        told
+        None
     }
 }
 
@@ -207,6 +227,8 @@ impl Doorbells {
                         of_channels: RBTree::new(),
                         recent: 0,
                         older: 0,
+                        next: 0,
+                        rounds: 0,
                         is_over: false,
                     },
                     "Doorbells::inner"
@@ -255,10 +277,13 @@ impl Doorbells {
         path.ring(number);
     }
 
-    /// One rang. Hard interrupt context, or any other.
-    pub(super) fn rang(self: &Arc<Self>, number: u32) {
-        self.steering.rings_on(number, CpuId::current().as_u32());
-        self.look(doorbell::bit(number));
+    /// These rang, as bits. Hard interrupt context, or any other.
+    pub(super) fn rang(self: &Arc<Self>, numbers: u64) {
+        let processor = CpuId::current().as_u32();
+        for number in doorbell::numbers(numbers) {
+            self.steering.rings_on(number, processor);
+        }
+        self.look(numbers);
     }
 
     /// Tells those of what has rung since the last time but one; returns which doorbells, as bits. Hard
@@ -278,25 +303,43 @@ impl Doorbells {
     /// Tells who is told of doorbells that have just rung, as bits, and who has news. Hard interrupt context, or any
     /// other.
     fn look(self: &Arc<Self>, rang: u64) {
-        if self.look_at_some(rang) {
+        if self.look_at_some(rang).is_some() {
             // An error says that the work is pending already.
             let _ = self.queues.work.enqueue(self.clone());
         }
     }
 
-    /// As [`Self::look`], but for what is too much at a time: then it returns true.
-    fn look_at_some(&self, rang: u64) -> bool {
+    /// As [`Self::look`], but for what is too much at a time: then it returns the number of the round.
+    fn look_at_some(&self, rang: u64) -> Option<u32> {
         let mut inner = self.inner.lock();
         if inner.is_over {
-            return false;
+            return None;
         }
         inner.recent |= rang;
         inner.tell_of_doorbells(rang);
-        let mut told = 0;
-        self.news.take(&Marked(&self.block), |slot| {
-            told += inner.tell_of_slot(slot).max(1);
-            told < MOST_AT_A_TIME
-        })
+        let (from, mut left) = (inner.next, MOST_AT_A_TIME);
+        let (mut slot, mut rest) = (slot_of(from), None);
+        if from != key(slot, 0) {
+            rest = inner.tell_of_slot(from, &mut left);
+            // Its mark may be there again, and has its turn after the others.
+            slot += 1;
+        }
+        let mut next = rest;
+        if rest.is_none() {
+            let stopped = self.news.take(&Marked(&self.block), slot, |slot| {
+                // A slot of nobody is work, too.
+                let before = left;
+                rest = inner.tell_of_slot(key(slot, 0), &mut left);
+                left -= usize::from(left == before && left > 0);
+                left > 0
+            });
+            next = stopped.map(|slot| rest.unwrap_or(key(slot, 0)));
+        }
+        inner.next = next.unwrap_or(0);
+        if inner.next <= from {
+            inner.rounds = inner.rounds.wrapping_add(1);
+        }
+        next.map(|_| inner.rounds)
     }
 
     /// Looks at the block no more: others may get its memory.

@@ -207,7 +207,9 @@ impl Home {
         let session = self.sink.online(path.clone(), who)?;
         *path.session.lock() = Some(session.clone());
         // What was said before it was there.
-        session.as_arc_borrow().doorbell(doorbell::CONTROL);
+        session
+            .as_arc_borrow()
+            .doorbells(doorbell::bit(doorbell::CONTROL));
         Ok(path)
     }
 
@@ -300,7 +302,7 @@ impl Path for LoopbackPath {
         flush_writes();
         let session = self.session.lock().clone();
         if let Some(session) = session {
-            session.as_arc_borrow().doorbell(doorbell);
+            session.as_arc_borrow().doorbells(doorbell::bit(doorbell));
         }
     }
 

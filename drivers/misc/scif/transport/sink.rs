@@ -5,7 +5,7 @@
 //! A transport knows its peers by these two traits only. The order of a session's life:
 //!
 //! 1. [`Sink::online`]: the peer was found, and both sides know it.
-//! 2. [`Session::doorbell`] and [`Session::tick`], any number of times and in interrupts.
+//! 2. [`Session::doorbells`] and [`Session::tick`], any number of times and in interrupts.
 //! 3. [`Session::ended`] says that it is over, or the transport knows it.
 //! 4. [`Session::going`]; the transport then keeps the peer out where the hardware can do that.
 //! 5. [`Session::tear_down`]: afterwards nobody uses the path, or ever will, but for a doorbell that
@@ -13,7 +13,7 @@
 //! 6. [`Session::unreachable`]: the peer can't touch this node's memory any more, or will not.
 //! 7. [`Session::forget`]: it has shown that it is not even slow; all memory may go.
 //!
-//! A transport sees to it that `doorbell` and `tick` are called with the session held by somebody else,
+//! A transport sees to it that `doorbells` and `tick` are called with the session held by somebody else,
 //! so that the last reference is never dropped in an interrupt; that nobody calls them any more when
 //! the session is forgotten; and that before its own end the work queues have run, in which there may still be
 //! something of the session.
@@ -75,8 +75,8 @@ pub(crate) trait Sink: Send + Sync {
 
 /// One life of a peer.
 pub(crate) trait Session: Send + Sync {
-    /// One of our doorbells rang. Hard interrupt context, or any other.
-    fn doorbell(self: ArcBorrow<'_, Self>, number: u32);
+    /// These of our doorbells rang, as bits. Hard interrupt context, or any other.
+    fn doorbells(self: ArcBorrow<'_, Self>, numbers: u64);
 
     /// Time has passed, in milliseconds: shows a sign of life and looks for one of the peer's. Any
     /// context.

@@ -46,10 +46,11 @@ impl Marks for Memory {
 
 fn taken(news: News, memory: &Memory) -> Vec<u32> {
     let mut slots = Vec::new();
-    assert!(!news.take(memory, |slot| {
+    let next = news.take(memory, 0, |slot| {
         slots.push(slot);
         true
-    }));
+    });
+    assert_eq!(next, None);
     slots
 }
 
@@ -73,12 +74,32 @@ fn neighbours_share_no_slot() {
     }
 }
 
+#[test]
+fn whoever_marks_all_the_time_keeps_nobody_else_from_being_found() {
+    let news = LARGEST.news();
+    let memory = Memory::of(news);
+    let (busy, quiet) = ([0, 1, 70], [2, 69, 71, 4095]);
+    let mut missing = BTreeSet::from(quiet);
+    quiet.iter().for_each(|slot| memory.mark(news, *slot));
+    let mut next = 0;
+    for _ in 0..busy.len() + quiet.len() {
+        busy.iter().for_each(|slot| memory.mark(news, *slot));
+        let one = |slot| {
+            missing.remove(&slot);
+            false
+        };
+        next = news.take(&memory, next, one).expect("there are more");
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn each_mark_is_found_once(len: u64, connections: Vec<u32>, most in 1usize..20) {
+    fn each_mark_is_found_once(len: u64, connections: Vec<u32>, most in 1usize..20, first: u32) {
         let news = ControlGeometry::for_aperture(len).news();
+        let mut from = news.slot(first);
         let memory = Memory::of(news);
         let marked: BTreeSet<u32> = connections.iter().map(|id| news.slot(*id)).collect();
         marked.iter().for_each(|slot| memory.mark(news, *slot));
@@ -86,15 +107,14 @@ proptest! {
         // Who has had enough comes back.
         loop {
             let mut left = most;
-            let has_more = news.take(&memory, |slot| {
+            let next = news.take(&memory, from, |slot| {
                 found.push(slot);
                 left -= 1;
                 left > 0
             });
-            prop_assert!(has_more || left > 0);
-            if !has_more {
-                break;
-            }
+            prop_assert!(next.is_some() || left > 0);
+            let Some(next) = next else { break };
+            from = next;
         }
         found.sort_unstable();
         prop_assert!(found.iter().eq(&marked));

@@ -5,6 +5,7 @@
 use super::{
     Block,
     Doorbells,
+    News,
     Rung,
     Subscription,
     MOST_AT_A_TIME, //
@@ -31,6 +32,9 @@ use kernel::{
         Arc, //
     }, //
 };
+
+/// One of the doorbells for data, as a bit.
+const DATA: u64 = 1 << 2;
 
 /// No processor has this number.
 const ELSEWHERE: u32 = u32::MAX - 1;
@@ -62,10 +66,28 @@ fn doorbells(existing: u64) -> Result<Arc<Doorbells>> {
 
 /// As the peer does it.
 fn mark(doorbells: &Doorbells, channel: u32) -> Result {
-    let news = doorbells.news;
+    mark_in(&doorbells.block, doorbells.news, channel)
+}
+
+fn mark_in(block: &SharedMemory, news: News, channel: u32) -> Result {
     let (slot, group) = news.places(news.slot(channel));
-    doorbells.block.write(news.start() + slot, &[1])?;
-    doorbells.block.write(news.start() + group, &[1])
+    block.write(news.start() + slot, &[1])?;
+    block.write(news.start() + group, &[1])
+}
+
+/// A channel that the peer marks again as soon as it was told of.
+struct Marking {
+    block: Arc<SharedMemory>,
+    news: News,
+    id: u32,
+    told: Arc<Counter>,
+}
+
+impl Rung for Marking {
+    fn rung(&self) {
+        self.told.rung();
+        let _ = mark_in(&self.block, self.news, self.id);
+    }
 }
 
 /// Channels with the ids from 1 on, of all of which the counter is told.
@@ -74,8 +96,17 @@ fn subscribe(
     count: u32,
     counter: &Arc<Counter>,
 ) -> Result<KVVec<Subscription>> {
+    subscribe_all(doorbells, 1..=count, counter)
+}
+
+/// As [`subscribe`], with these ids.
+fn subscribe_all(
+    doorbells: &Arc<Doorbells>,
+    ids: impl Iterator<Item = u32>,
+    counter: &Arc<Counter>,
+) -> Result<KVVec<Subscription>> {
     let mut subscriptions = KVVec::new();
-    for id in 1..=count {
+    for id in ids {
         let subscription = Subscription::to_channel(doorbells, ChannelId(id), counter.clone())?;
         subscriptions.push(subscription, GFP_KERNEL)?;
     }
@@ -104,17 +135,17 @@ mod cases {
         let all = subscribe(&doorbells, 10_000, &idle)?;
         let id = ChannelId(10_001);
         let one = Subscription::to_channel(&doorbells, id, busy.clone())?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (0, 0));
         mark(&doorbells, id.0)?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         // Two others have the same slot.
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 2));
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!(busy.0.load(Relaxed), 1);
         drop(one);
         mark(&doorbells, id.0)?;
-        doorbells.rang(2);
+        doorbells.rang(DATA);
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 4));
         drop(all);
         assert!(doorbells.inner.lock().of_channels.is_empty());
@@ -127,14 +158,68 @@ mod cases {
         let (doorbells, told) = (doorbells(0xff)?, counter()?);
         let _all = subscribe(&doorbells, ALL, &told)?;
         (1..=ALL).try_for_each(|id| mark(&doorbells, id))?;
-        assert!(doorbells.look_at_some(0));
+        assert!(doorbells.look_at_some(0).is_some());
         assert_eq!(told.0.load(Relaxed) as usize, MOST_AT_A_TIME);
-        doorbells.rang(2);
-        for _ in 0..ALL {
-            // Waits for the work that has looked at some, and begins itself anew.
-            doorbells.queues.work.flush();
-        }
+        doorbells.rang(DATA);
+        doorbells.queues.work.flush();
         assert_eq!(told.0.load(Relaxed), ALL);
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_keeps_channels_of_one_slot_keeps_no_processor() -> Result {
+        const ALL: u32 = 3000;
+        const MOST: u32 = MOST_AT_A_TIME as u32;
+        let (doorbells, told, other) = (doorbells(0xff)?, counter()?, counter()?);
+        let slots = doorbells.news.slots();
+        let ids = (1..=ALL).map(|index| index * slots + 1);
+        let _all = subscribe_all(&doorbells, ids, &told)?;
+        let _other = Subscription::to_channel(&doorbells, ChannelId(2), other.clone())?;
+        mark(&doorbells, 1)?;
+        for times in 1..=2 {
+            assert!(doorbells.look_at_some(0).is_some());
+            assert_eq!(told.0.load(Relaxed), times * MOST);
+        }
+        // What comes meanwhile is seen, and the slot does not begin anew before others had their turn.
+        mark(&doorbells, 1)?;
+        mark(&doorbells, 2)?;
+        while other.0.load(Relaxed) == 0 {
+            assert!(doorbells.look_at_some(0).is_some());
+            assert!(told.0.load(Relaxed) < ALL + MOST);
+        }
+        doorbells.rang(DATA);
+        doorbells.queues.work.flush();
+        assert_eq!((told.0.load(Relaxed), other.0.load(Relaxed)), (2 * ALL, 1));
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_marks_for_ever_keeps_no_worker() -> Result {
+        const ALL: u32 = 100;
+        let (doorbells, told) = (doorbells(0xff)?, counter()?);
+        let mut all = KVVec::new();
+        for id in 1..=ALL {
+            let marking = Marking {
+                block: doorbells.block.clone(),
+                news: doorbells.news,
+                id,
+                told: told.clone(),
+            };
+            let marking = Arc::new(marking, GFP_KERNEL)?;
+            let one = Subscription::to_channel(&doorbells, ChannelId(id), marking)?;
+            all.push(one, GFP_KERNEL)?;
+            mark(&doorbells, id)?;
+        }
+        doorbells.rang(DATA);
+        doorbells.queues.work.flush();
+        let once = told.0.load(Relaxed);
+        assert!((ALL..10 * ALL).contains(&once));
+        doorbells.queues.work.flush();
+        assert_eq!(told.0.load(Relaxed), once);
+        // A tick begins anew.
+        doorbells.look_again();
+        doorbells.queues.work.flush();
+        assert!(told.0.load(Relaxed) >= once + ALL);
         Ok(())
     }
 

@@ -164,29 +164,33 @@ const MAX_ROUNDS: usize = 16;
 
 /// Doorbells that belong to this vector have been rung. Hard interrupt context.
 ///
-/// Who sleeps is told before they are cleared, which takes as long as his processor takes to wake up; and
+/// A sleeper is told before they are cleared, which takes as long as his processor takes to wake up; and
 /// all are told again afterwards: what has rung in between has raised no other interrupt.
 ///
 /// Where several share the vector there may be an interrupt only when the first of them rings, and none
-/// until all are cleared: so this goes on until they are. A peer that never stops to ring is heard
+/// until all are cleared: so this goes on until they are. Doorbells that ring meanwhile are told at the end only: so
+/// one interrupt tells twice, however often it has to clear. A peer that never stops to ring is heard
 /// again when the link's work has had its turn (`NtbLink::listen_again()`).
 fn doorbells_rang(link: ArcBorrow<'_, NtbLink>, vector: u32) {
     let mut before = 0;
     for _ in 0..MAX_ROUNDS {
         let (rung, alone) = rung(&link, vector);
-        // To read them has made sure that those before are cleared.
-        tell(link, before | rung);
         if rung == 0 {
+            // To read them has made sure that those before are cleared.
+            tell(link, before);
             return;
+        }
+        if before == 0 {
+            tell(link, rung);
         }
         if let Some(device) = &*link.device.lock() {
             let _ = device.db_clear(link.register.to_own_bits(rung));
         }
+        before |= rung;
         if alone {
-            tell(link, rung);
+            tell(link, before);
             return;
         }
-        before = rung;
     }
     if let Some(device) = &*link.device.lock() {
         let _ = device.db_set_mask(link.register.own_bits());
@@ -214,10 +218,12 @@ fn tell(link: ArcBorrow<'_, NtbLink>, rung: u64) {
     if rung & hello != 0 {
         NtbLink::schedule(link);
     }
-    let current = link.current.lock();
-    let Some(session) = &*current else { return };
-    for number in doorbell::numbers(rung & !hello) {
-        session.as_arc_borrow().doorbell(number);
+    let rung = rung & !hello;
+    if rung == 0 {
+        return;
+    }
+    if let Some(session) = &*link.current.lock() {
+        session.as_arc_borrow().doorbells(rung);
     }
 }
 

@@ -57,7 +57,9 @@ impl NtbLink {
                 let none = self.current.lock().replace(session.clone());
                 drop(none);
                 // The peer may have been here first.
-                session.as_arc_borrow().doorbell(doorbell::CONTROL);
+                session
+                    .as_arc_borrow()
+                    .doorbells(doorbell::bit(doorbell::CONTROL));
                 true
             }
             Err(error) => {

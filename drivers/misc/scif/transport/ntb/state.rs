@@ -201,7 +201,7 @@ mod tests {
     }
 
     impl Session for Ended {
-        fn doorbell(self: ArcBorrow<'_, Self>, _number: u32) {}
+        fn doorbells(self: ArcBorrow<'_, Self>, _numbers: u64) {}
         fn tick(self: ArcBorrow<'_, Self>, _milliseconds: u32) {}
         fn ended(&self) -> Option<Reason> {
             Some(self.reason)
