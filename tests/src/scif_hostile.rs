@@ -234,8 +234,28 @@ fn load_liar(lab: &Lab, attack: &Attack) -> Result<()> {
     lab.insmod(HOSTILE, &module, &parameters)
 }
 
-/// What the log says of a session that begins and ends.
-const LINES_OF_A_SESSION: usize = 6;
+/// How many lines there may be in the log after so much time: what security.rst promises for each link, 100 and one
+/// each two seconds, and a hundred for what is said once, by the module or others.
+fn most_lines(time: Duration) -> usize {
+    200 + time.as_secs() as usize / 2
+}
+
+/// Warnings that a lying peer causes. Each is the end of a session, or why there is none; or what it has refused.
+/// "is lost" by itself would be an engine's, too.
+const CAUSED: &[&str] = &[
+    "is lost: it ",
+    "is lost: its ",
+    "is lost: a message ",
+    "is lost: no sign of life",
+    "about its peer were kept back",
+    "no session with node ",
+    "no session: the peer's pages have ",
+    "the peer speaks version ",
+    "asks for service ",
+    "has lost a window of this node, for lack of memory",
+    "no room for what it takes to write where node ",
+    "the aperture over this node's memory is full",
+];
 
 /// Lines of the log, of the module and of others.
 fn log_lines(lab: &Lab) -> Result<(usize, usize)> {
@@ -246,6 +266,7 @@ fn log_lines(lab: &Lab) -> Result<(usize, usize)> {
 }
 
 fn attack(lab: &Lab, attack: &Attack) -> Result<()> {
+    let begun = Instant::now();
     let around = Circumstances::before(lab, &[HONEST])?;
     let mut bystanders = vec![Bystander::start(lab, HONEST, HONEST)?];
     if lab.nodes() > THIRD {
@@ -299,11 +320,10 @@ fn attack(lab: &Lab, attack: &Attack) -> Result<()> {
     );
     let (ours, others) = log_lines(lab)?;
     println!("      {ours} lines of the module, {others} others; afterwards {after:?}");
-    // So many for each session, of which the liar begins no more than it makes offers.
-    let most_lines = 200 + LINES_OF_A_SESSION * counts["offers"] as usize;
+    let most = most_lines(begun.elapsed());
     ensure!(
-        ours + others <= most_lines,
-        "node 0 has logged {ours} lines of the module and {others} others"
+        ours + others <= most,
+        "node 0 has logged {ours} lines of the module and {others} others, and may {most}"
     );
     let report = lab.kmemleak(HONEST)?;
     ensure!(report.is_empty(), "node 0 has leaked:\n{report}");
@@ -334,8 +354,7 @@ const fn hostile(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) ->
         .loses_nodes()
         .leaves_disorder()
         .by_name()
-        // What it says of its peer.
-        .expects(&["scif: "])
+        .expects(CAUSED)
 }
 
 /// The tests of this file.

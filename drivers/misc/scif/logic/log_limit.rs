@@ -36,7 +36,11 @@ impl LogLimit {
     pub(crate) fn admit(&self, now: u64) -> Option<u64> {
         let latest = now.saturating_add(BURST.saturating_mul(PERIOD));
         let admitted = update(&self.full_at, |full_at| {
-            let next = full_at.max(now).saturating_add(PERIOD);
+            // The line that tells how many were kept back is one, too.
+            let lines = if self.kept_back.load() > 0 { 2 } else { 1 };
+            let next = full_at
+                .max(now)
+                .saturating_add(PERIOD.saturating_mul(lines));
             (next <= latest).then_some(next)
         });
         if admitted.is_none() {

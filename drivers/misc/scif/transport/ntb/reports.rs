@@ -88,15 +88,17 @@ pub(super) fn weakness(guard: Guard) -> Option<&'static str> {
     }
 }
 
-/// There is a session, through these apertures.
+/// There is a session, through these apertures. Each line is one of those that the peer may cause.
 pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, guard: Guard) {
-    pr_info!(
-        "node {node} is online through {link}: {} aperture of {} KiB, {}\n",
-        path.mode(),
-        path.reachable() >> 10,
-        path.transfers()
-    );
-    if own.windows.count() > 1 {
+    if path.may_log() {
+        pr_info!(
+            "node {node} is online through {link}: {} aperture of {} KiB, {}\n",
+            path.mode(),
+            path.reachable() >> 10,
+            path.transfers()
+        );
+    }
+    if own.windows.count() > 1 && path.may_log() {
         pr_info!(
             "{link}: its aperture is made of {} memory windows\n",
             own.windows.count()
@@ -111,12 +113,14 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, gua
         (Mode::Bounce, Guard::Whole) => "what is set apart for it",
         (Mode::Arena, Guard::Whole) => "what is registered for it",
     };
-    pr_info!(
-        "{link}: node {node} can reach {reached}: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
-        own.len >> 10,
-        mode.name(),
-        own.reason
-    );
+    if path.may_log() {
+        pr_info!(
+            "{link}: node {node} can reach {reached}: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
+            own.len >> 10,
+            mode.name(),
+            own.reason
+        );
+    }
 }
 
 /// The peer can't be served, as its hello shows.

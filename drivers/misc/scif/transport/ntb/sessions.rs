@@ -101,9 +101,7 @@ impl NtbLink {
             .online(path.clone(), who)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        if self.may_log() {
-            reports::online(&self.name, hello.node, &path, own, self.guard);
-        }
+        reports::online(&self.name, hello.node, &path, own, self.guard);
         Ok(Up {
             session,
             path,

@@ -34,7 +34,10 @@ use kernel::{
 use crate::{
     logic::{
         control_block::Lane,
-        envelope::SEQUENCE_OFFSET,
+        envelope::{
+            ServiceId,
+            SEQUENCE_OFFSET, //
+        },
         hello::{
             Hello,
             Mode, //
@@ -70,7 +73,7 @@ pub(crate) enum Kind {
     Storm,
     /// Doorbells that do not ring.
     Silence,
-    /// The counters of a ring, and where it moves.
+    /// The counters of a ring, where it moves, and what is wished for.
     Ring,
     /// The header of a slot for staging.
     Slot,
@@ -82,10 +85,12 @@ pub(crate) enum Kind {
     Mailbox,
     /// The farewell: too early, never, or another one.
     Farewell,
+    /// The marks of news: missing, wrong, or many.
+    News,
 }
 
 /// Names of all kinds, and how much rarer each of them is, in their order.
-const KINDS: [(&str, u64); 15] = [
+const KINDS: [(&str, u64); 16] = [
     ("message", 4),
     ("annex", 4),
     ("drop", 4),
@@ -101,6 +106,7 @@ const KINDS: [(&str, u64); 15] = [
     ("hello", 1),
     ("mailbox", 16),
     ("farewell", 4),
+    ("news", 8),
 ];
 
 static STATE: Atomic<u64> = Atomic::new(0);
@@ -117,8 +123,17 @@ static IS_FLAT: Atomic<bool> = Atomic::new(true);
 static AGE: Atomic<u32> = Atomic::new(0);
 static LONGEST: Atomic<u32> = Atomic::new(0);
 
-/// How often this side has looked since it has lied in an offer; 0 if it has not.
+/// Ticks in which nothing was said, after how many this side ends the session, and what was said by the last tick.
+static QUIET: Atomic<u32> = Atomic::new(0);
+static PATIENCE: Atomic<u32> = Atomic::new(0);
+static SAID_BY_TICK: Atomic<u64> = Atomic::new(0);
+
+/// How often this side looks before it gives up its offer; 0 if it does not.
 static LOOKS: Atomic<u32> = Atomic::new(0);
+
+/// What was said by the last offer, and the generation that this one shows; 0 for the true one.
+static SAID_BY_OFFER: Atomic<u64> = Atomic::new(0);
+static GENERATION: Atomic<u64> = Atomic::new(0);
 
 /// The bus address of two pages that nobody uses, in flat mode; 0 before there is one.
 static SINK: Atomic<u64> = Atomic::new(0);
@@ -208,6 +223,17 @@ fn nowhere() -> u64 {
     }
 }
 
+/// A packed extent of the same kind, in the place of this one.
+fn extent_nowhere(packed: u64) -> u64 {
+    let pages = if one_in(2) { packed } else { random() } & 0xf_ffff;
+    let sink = SINK.load(Relaxed);
+    if sink != 0 && pages < 2 && one_in(2) {
+        return sink >> PAGE_SHIFT << 20 | pages;
+    }
+    // Above the memory that any machine has.
+    1 << 54 | random() << 20 | pages
+}
+
 fn number_at(body: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     if let Some(found) = body.get(at..at + 8) {
@@ -233,18 +259,21 @@ const REMEMBERED: usize = 64;
 static HISTORY: [Atomic<u64>; WORDS * REMEMBERED] = [const { Atomic::new(0) }; WORDS * REMEMBERED];
 
 /// Kinds of messages that there are.
-const KNOWN: [u8; 23] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 128, 129, 130, 131, 132, 134, 135, 136, 137, 133,
+const KNOWN: [u8; 22] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 128, 129, 130, 131, 132, 134, 135, 136, 137,
 ];
 
-/// Those that say that this node does not use something any more.
-const LETS_GO: [u8; 9] = [3, 4, 128, 129, 131, 132, 135, 136, 137];
+/// Those of SCIF that say that this node does not use something any more. A request that is cancelled while it is
+/// queued uses nothing yet.
+const LETS_GO: [u8; 8] = [4, 128, 129, 131, 132, 135, 136, 137];
 
-/// Those that end the session if they come again, so that little else would be seen.
-const ONCE: [u8; 4] = [2, 13, 130, 137];
+/// Those that mostly end the session if they come again, so that little else would be seen.
+const ONCE: [u8; 6] = [2, 6, 7, 13, 130, 137];
 
-fn lets_go(body: &Body) -> bool {
-    LETS_GO.contains(&body[0])
+/// Whether this must be true in flat mode: what lets go, and extents, as an annex may be that of another message.
+fn is_harmful(body: &Body) -> bool {
+    ServiceId(u16::from_le_bytes([body[2], body[3]])) == ServiceId::SCIF
+        && (LETS_GO.contains(&body[0]) || body[0] == 7)
 }
 
 fn remember(body: &Body) {
@@ -275,12 +304,12 @@ fn defuse(body: &mut Body) {
         13 | 130 | 137 => 8,
         6 => {
             for at in [40, 48] {
-                put(
-                    body,
-                    at,
-                    &(nowhere() & !0xfff | random() & 0xfff).to_le_bytes(),
-                );
+                let said = extent_nowhere(number_at(body, at));
+                put(body, at, &said.to_le_bytes());
             }
+            // None in the annex, which may be that of another one.
+            let extents = number_at(body, 32) as u32;
+            put(body, 32, &extents.min(2).to_le_bytes());
             return;
         }
         _ => return,
@@ -288,9 +317,15 @@ fn defuse(body: &mut Body) {
     let to = nowhere();
     put(body, address, &to.to_le_bytes());
     if to == SINK.load(Relaxed) {
-        // No more than the page has room for.
-        let size = 64_u32 << below(6);
+        // No more than the pages have room for.
+        let (size, each) = match body[0] {
+            13 => (1_u32 << below(3), Some(1024_u32)),
+            _ => (64 << below(6), None),
+        };
         put(body, address + 8, &size.to_le_bytes());
+        if let Some(each) = each {
+            put(body, address + 12, &each.to_le_bytes());
+        }
     }
 }
 
@@ -318,7 +353,7 @@ fn change(body: &mut Body) {
         }
     }
     if is_flat() {
-        if lets_go(&before) || lets_go(body) {
+        if is_harmful(&before) || is_harmful(body) {
             *body = before;
         } else {
             defuse(body);
@@ -349,8 +384,8 @@ pub(crate) fn replay(lane: Lane) -> Option<Body> {
         let mut body = remembered();
         let is_answer = body[0] >= 128;
         let fits = is_answer == (lane == Lane::Answers) || one_in(1024);
-        let is_too_much = ONCE.contains(&body[0]) && !one_in(256);
-        if body[1] == 0 || !fits || is_too_much || is_flat() && lets_go(&body) {
+        let is_too_much = ONCE.contains(&body[0]) && !one_in(64);
+        if body[1] == 0 || !fits || is_too_much || is_flat() && is_harmful(&body) {
             continue;
         }
         if lies(Kind::Message) {
@@ -385,7 +420,7 @@ pub(crate) fn annex(path: &dyn Path, words: &[u8]) -> [u8; 512] {
     if !is_own(path) && lies(Kind::Annex) {
         let at = 8 * below(words.len() / 8);
         let word = match is_flat() {
-            true => nowhere() & !0xfff | random() & 0xfff,
+            true => extent_nowhere(number_at(&said, at)),
             false => other(number_at(&said, at)),
         };
         put(&mut said, at, &word.to_le_bytes());
@@ -420,6 +455,12 @@ pub(crate) fn counter(path: &dyn Path, count: u32) -> u32 {
     }
     STREAMED.fetch_add(1, Relaxed);
     number(Kind::Ring, count.into()) as u32
+}
+
+/// Where the ring moves, if that is said though it is not so.
+pub(crate) fn moves(path: &dyn Path, produced: u32) -> Option<u64> {
+    let is_said = !is_own(path) && one_in(16) && lies(Kind::Ring);
+    is_said.then(|| other(1 << 32 | u64::from(produced)))
 }
 
 /// The header of a slot.
@@ -458,6 +499,43 @@ pub(crate) fn rings() -> (usize, bool) {
     }
 }
 
+/// The mark of a slot and that of its group, each with its place, in the order in which they are stored.
+pub(crate) fn mark(path: &dyn Path, slot: usize, group: usize) -> [(usize, u8); 2] {
+    let marks = [(slot, 1), (group, 1)];
+    if is_own(path) || !lies(Kind::News) {
+        return marks;
+    }
+    match below(6) {
+        // Taken away.
+        0 => [(slot, 0), (group, 0)],
+        // The mark of a group in which nothing is marked, and one in a group that is not.
+        1 => [(slot, 0), (group, 1)],
+        2 => [(slot, 1), (group, 0)],
+        // Too early.
+        3 => [(group, 1), (slot, 1)],
+        // Of another one of the group.
+        4 => [(slot ^ 1 + below(63), 1), (group, 1)],
+        _ => [(slot, random() as u8), (group, random() as u8)],
+    }
+}
+
+/// So many more marks are stored at once.
+pub(crate) fn more_marks(path: &dyn Path) -> usize {
+    if is_own(path) || said() == 0 || !lies(Kind::News) {
+        0
+    } else {
+        1 << below(14)
+    }
+}
+
+/// One of them, of so many bytes of marks, with its place.
+pub(crate) fn any_mark(size: usize) -> (usize, u8) {
+    // Groups are few, and nothing is found without theirs.
+    let at = if one_in(4) { below(64) } else { below(size) };
+    let mark = if one_in(16) { 0 } else { random() as u8 };
+    (at.min(size.saturating_sub(1)), mark)
+}
+
 // ----- the handshake -------------------------------------------------------------------------------
 
 fn make_sink() {
@@ -480,12 +558,31 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
     OFFERS.fetch_add(1, Relaxed);
     AGE.store(0, Relaxed);
     LONGEST.store(100, Relaxed);
+    QUIET.store(0, Relaxed);
+    // Now and then for longer: what the peer does then is of interest, too.
+    PATIENCE.store(if one_in(16) { 50 } else { 10 }, Relaxed);
+    if !is_lying() {
+        LOOKS.store(0, Relaxed);
+        return hello;
+    }
+    LOOKS.store(40, Relaxed);
+    if hello.echo == 0 {
+        // If the last offer has come to nothing the peer may not answer this generation, for a minute in the end.
+        let said = said();
+        let is_vain = said != 0 && SAID_BY_OFFER.load(Relaxed) == said;
+        SAID_BY_OFFER.store(said, Relaxed);
+        GENERATION.store(if is_vain { random() | 1 } else { 0 }, Relaxed);
+    }
+    let shown = GENERATION.load(Relaxed);
+    if shown != 0 {
+        hello.generation = shown;
+    }
     if !lies(Kind::Hello) {
         return hello;
     }
     // Neither side may hear the other one.
     LONGEST.store(10, Relaxed);
-    // This one may be refused for ever.
+    // This one may not be answered for a while.
     hello.generation = random() | 1;
     match below(10) {
         0 => hello.echo = other(hello.echo.into()) as u32,
@@ -510,19 +607,31 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
         8 => hello.mode = other(hello.mode.into()) as u8,
         _ => hello.windows = other(hello.windows.into()) as u16,
     }
-    LOOKS.store(1, Relaxed);
+    LOOKS.store(8, Relaxed);
     hello
 }
 
-/// Whether this side begins anew, as its last offer was a lie that nobody has taken up.
+/// A word for a register of the mailbox.
+pub(crate) fn register(word: u32) -> u32 {
+    let said = number(Kind::Mailbox, word.into()) as u32;
+    if said != word {
+        // As after another hello; and once the peer has taken it, this side shows the true word to nobody.
+        LONGEST.store(AGE.load(Relaxed) + 10, Relaxed);
+        LOOKS.store(20, Relaxed);
+    }
+    said
+}
+
+/// Whether this side begins anew, as nobody takes up its offer.
 pub(crate) fn gives_up(in_session: bool) -> bool {
     let looks = LOOKS.load(Relaxed);
-    if looks == 0 {
-        return false;
-    }
-    let is_over = in_session || looks > 8;
-    LOOKS.store(if is_over { 0 } else { looks + 1 }, Relaxed);
-    is_over && !in_session
+    let left = if in_session {
+        0
+    } else {
+        looks.saturating_sub(1)
+    };
+    LOOKS.store(left, Relaxed);
+    looks == 1 && !in_session
 }
 
 /// Whether this side ends the session, which has lasted for another tick: it begins many.
@@ -530,8 +639,13 @@ pub(crate) fn tires(path: &dyn Path) -> bool {
     if is_own(path) || !is_lying() {
         return false;
     }
+    let said = said();
+    let is_quiet = said != 0 && SAID_BY_TICK.load(Relaxed) == said;
+    SAID_BY_TICK.store(said, Relaxed);
+    let quiet = if is_quiet { QUIET.load(Relaxed) + 1 } else { 0 };
+    QUIET.store(quiet, Relaxed);
     AGE.add(1, Relaxed);
-    AGE.load(Relaxed) > LONGEST.load(Relaxed)
+    AGE.load(Relaxed) > LONGEST.load(Relaxed) || quiet > PATIENCE.load(Relaxed)
 }
 
 /// Whether this side looks at the control ring again at once, though nobody has rung: to say more.
