@@ -194,7 +194,9 @@ fn load(lab: &Lab) -> Result<Load> {
         format!("{run} 'connect_*'"),
         format!("{run} 'register_*' --only 'unregister_*'"),
         format!("{run} 'send_*' --only 'close_*'"),
-        format!("{run} 'signal_*' --only 'mark_*' --only 'wait_*' --only 'v_*' --only 'copies_plain'"),
+        format!(
+            "{run} 'signal_*' --only 'mark_*' --only 'wait_*' --only 'v_*' --only 'copies_plain'"
+        ),
         format!("{run} 'kill_*' --only 'names_*'"),
         format!("{sisci} run --topology two --time-limit 2 --peer {HONEST}"),
         serve(1),
@@ -308,7 +310,10 @@ fn attack(lab: &Lab, attack: &Attack) -> Result<()> {
         let ended = process.wait_timeout(lab.hang_limit(20))?;
         ended.context("a process of node 0 that was killed does not end")?;
     }
-    println!("      {counts:?} in {:.0} s, {most} KiB", took.as_secs_f64());
+    println!(
+        "      {counts:?} in {:.0} s, {most} KiB",
+        took.as_secs_f64()
+    );
     ensure!(counts["said"] >= attack.least, "it has said no more");
     // Without a word: no farewell, and no other nonce.
     lab.kill(HOSTILE)?;
@@ -363,8 +368,11 @@ pub const TESTS: &[Test] = &[
     hostile("scif_hostile::arena", ARENA_PAIR, short),
     hostile("scif_hostile::bounce", scif_bounce::USUAL, short),
     hostile("scif_hostile::million_flat", SCIF_STAR, long).seconds(3600),
-    hostile("scif_hostile::million_arena", star(ARENA_PAIR), long)
-        .seconds(3600),
-    hostile("scif_hostile::million_bounce", star(scif_bounce::USUAL), long)
-        .seconds(3600),
+    hostile("scif_hostile::million_arena", star(ARENA_PAIR), long).seconds(3600),
+    hostile(
+        "scif_hostile::million_bounce",
+        star(scif_bounce::USUAL),
+        long,
+    )
+    .seconds(3600),
 ];

@@ -80,7 +80,7 @@ impl News {
     /// Where the marks of a slot and of its group lie, from the [start](Self::start) on.
     pub(crate) const fn places(self, slot: u32) -> (usize, usize) {
         let first = SLOTS_OF_GROUP as usize;
-        let group = (slot as usize).wrapping_div(SLOTS_OF_GROUP as usize);
+        let group = (slot / SLOTS_OF_GROUP) as usize;
         (first.saturating_add(slot as usize), group)
     }
 

@@ -425,9 +425,9 @@ impl Link {
                 }
             }
         });
-        for number in 0..2 {
+        for (number, complete) in complete.into_iter().enumerate() {
             assert!(
-                !complete[number] || self.arrived[number].load(Acquire),
+                !complete || self.arrived[number].load(Acquire),
                 "the engine overtakes copy {number}"
             );
         }
