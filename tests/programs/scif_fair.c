@@ -2,13 +2,13 @@
 /*
  * What a user who takes all that he gets leaves to others.
  *
- *	scif_fair shares PERCENT	one user takes ports, windows and connections of this node with itself
+ *	scif_fair shares PERCENT	one user takes ports, windows and connections
  *	scif_fair listeners COUNT	one process has so many listeners, and connects and gives up
  *	scif_fair server PORT		accepts for ever
  *	scif_fair idle NODE PORT COUNT	has so many connections, and polls them
  *
- * The first two print TAP; the last says "ready", and ends when it is killed. "shares" is for root, with a
- * device that everybody may open and a module whose user_share is PERCENT.
+ * The first two print TAP; the last says "ready", and ends when it is killed. "shares" is for
+ * root, with a device that everybody may open and a module whose user_share is PERCENT.
  */
 #define _GNU_SOURCE
 #include <grp.h>
@@ -211,7 +211,10 @@ static int compare(const void *one, const void *other)
 
 #define ROUNDS	101
 
-/* How long it takes, typically, to ask for a connection and to give up, until nothing of that is left. */
+/*
+ * How long it takes, typically, to ask for a connection and to give up, until nothing of that is
+ * left.
+ */
 static long long time_to_give_up(int listener, __u16 port)
 {
 	static long long times[ROUNDS];

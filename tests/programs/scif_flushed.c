@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who waits in accept when a descriptor of the listener is closed: the calls of the process that has closed
- * it return, whoever closes others at the same time, and those of other processes go on.
+ * Who waits in accept when a descriptor of the listener is closed: the calls of the process that
+ * has closed it return, whoever closes others at the same time, and those of other processes go
+ * on.
  *
  *	scif_flushed
  *

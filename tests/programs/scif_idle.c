@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks while processes of the lowest priority ask, too, which have next to nothing of the processors.
+ * Asks while processes of the lowest priority ask, too, which have next to nothing of the
+ * processors.
  *
  *	scif_idle
  *
- * One process for each processor computes all the time. How long the slowest question took is measured, first without
- * those of the lowest priority, and then with them: whoever has what others wait for must not lose the processor with
- * it. On this node alone. Prints both in milliseconds, and ends with an error if the second is much longer.
+ * One process for each processor computes all the time. How long the slowest question took is
+ * measured, first without those of the lowest priority, and then with them: whoever has what
+ * others wait for must not lose the processor with it. On this node alone. Prints both in
+ * milliseconds, and ends with an error if the second is much longer.
  */
 #define _GNU_SOURCE
 #include <sched.h>

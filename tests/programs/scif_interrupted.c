@@ -5,9 +5,10 @@
  *	scif_interrupted peer PORT	what to ask
  *	scif_interrupted ask NODE PORT	asks, once it has read a line
  *
- * There are more questions than the peer's ring has room for: whoever waits for that is interrupted as whoever waits for
- * an answer, and who must not wait does not. The latter prints "connected" at first, "done" when all has come back in
- * time, and ends with a question that is answered when it has read another line.
+ * There are more questions than the peer's ring has room for: whoever waits for that is
+ * interrupted as whoever waits for an answer, and who must not wait does not. The latter prints
+ * "connected" at first, "done" when all has come back in time, and ends with a question that is
+ * answered when it has read another line.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -58,10 +59,10 @@ static void read_line(void)
 {
 	char byte;
 
-	do
+	do {
 		if (read(0, &byte, 1) != 1)
 			die("read");
-	while (byte != '\n');
+	} while (byte != '\n');
 }
 
 static void ask(__u16 node, __u16 port)

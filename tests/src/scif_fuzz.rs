@@ -118,10 +118,9 @@ fn crowds(lab: &Lab, node: usize, peer: usize, is_staged: bool) -> Result<Proces
         format!("--slow={}", slow(lab)),
         format!("--staged={is_staged}"),
     ];
-    Ok(lab
-        .command(node, argv)?
+    lab.command(node, argv)?
         .timeout(Duration::from_secs(seconds()) + lab.hang_limit(120))
-        .spawn()?)
+        .spawn()
 }
 
 /// What crowds have to do well now and then, or they see little.

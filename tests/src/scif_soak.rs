@@ -57,10 +57,9 @@ fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result
         format!("--slow={}", 10 * lab.slowness()),
         format!("--lossy={}", peer != node),
     ];
-    Ok(lab
-        .command(node, argv)?
+    lab.command(node, argv)?
         .timeout(Duration::from_secs(seconds) + lab.hang_limit(120))
-        .spawn()?)
+        .spawn()
 }
 
 /// Makes something fail; the nodes are online again when it returns.
