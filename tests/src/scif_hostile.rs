@@ -358,8 +358,11 @@ const fn hostile(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) ->
         .seconds(180)
         .loses_nodes()
         .leaves_disorder()
-        .by_name()
         .expects(CAUSED)
+}
+
+const fn million(name: &'static str, need: Need) -> Test {
+    hostile(name, need, long).seconds(3600).by_name()
 }
 
 /// The tests of this file.
@@ -367,12 +370,7 @@ pub const TESTS: &[Test] = &[
     hostile("scif_hostile::flat", SCIF_STAR, short),
     hostile("scif_hostile::arena", ARENA_PAIR, short),
     hostile("scif_hostile::bounce", scif_bounce::USUAL, short),
-    hostile("scif_hostile::million_flat", SCIF_STAR, long).seconds(3600),
-    hostile("scif_hostile::million_arena", star(ARENA_PAIR), long).seconds(3600),
-    hostile(
-        "scif_hostile::million_bounce",
-        star(scif_bounce::USUAL),
-        long,
-    )
-    .seconds(3600),
+    million("scif_hostile::million_flat", SCIF_STAR),
+    million("scif_hostile::million_arena", star(ARENA_PAIR)),
+    million("scif_hostile::million_bounce", star(scif_bounce::USUAL)),
 ];
