@@ -212,7 +212,7 @@ fn table(report: &Value) -> String {
     let mut text = format!(
         "{} hours on the {} kernel\n\n{:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
         report["hours"],
-        report["kernel"],
+        report["kernel"].as_str().unwrap_or("?"),
         "part",
         "p50 us",
         "p99 us",
@@ -240,6 +240,8 @@ fn table(report: &Value) -> String {
     }
     text += "\n";
     for (what, count) in report["sums"].as_object().into_iter().flatten() {
+        // Numbers of JSON take no width by themselves.
+        let count = count.to_string();
         text += &format!("{count:>12} {what}\n");
     }
     text
