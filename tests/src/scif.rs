@@ -113,13 +113,23 @@ pub fn set_parameter(lab: &Lab, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
+/// Does some work while a parameter has this value in all nodes, and sets it back to that of node 0.
+pub fn with_parameter(
+    lab: &Lab,
+    name: &str,
+    value: &str,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let usual = parameter(lab, 0, name)?;
+    set_parameter(lab, name, value)?;
+    let result = work();
+    set_parameter(lab, name, &usual)?;
+    result
+}
+
 /// Does some work with every transfer by the engine that can be.
 pub fn all_by_engine(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let usual = parameter(lab, 0, "dma_threshold")?;
-    set_parameter(lab, "dma_threshold", "0")?;
-    let result = work();
-    set_parameter(lab, "dma_threshold", &usual)?;
-    result
+    with_parameter(lab, "dma_threshold", "0", work)
 }
 
 /// Does some work with every read by the peer's engine that can be.

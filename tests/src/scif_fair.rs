@@ -44,13 +44,7 @@ fn round_trip(lab: &Lab) -> Result<f64> {
 
 /// An interrupt looks at those who have news.
 fn idle_connections(lab: &Lab) -> Result<()> {
-    let usual = lab
-        .node(0)
-        .read("/sys/module/scif/parameters/busy_poll_us")?;
-    scif::set_parameter(lab, "busy_poll_us", "0")?;
-    let result = beside_idle_connections(lab);
-    scif::set_parameter(lab, "busy_poll_us", usual.trim())?;
-    result
+    scif::with_parameter(lab, "busy_poll_us", "0", || beside_idle_connections(lab))
 }
 
 fn beside_idle_connections(lab: &Lab) -> Result<()> {

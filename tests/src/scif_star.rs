@@ -153,13 +153,16 @@ fn one_dies(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
+/// Loads the module in a node, with this id.
+fn load_as(lab: &Lab, node: usize, id: usize) -> Result<()> {
+    let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
+    let parameters = format!("node_id={id} allow_flat=1 {heartbeat}");
+    lab.insmod(node, scif::module(lab)?, &parameters)
+}
+
 /// A node whose id is taken gets no session, and the log says what to do about it.
 fn clash(lab: &Lab) -> Result<()> {
-    let load = |node: usize, id: usize| {
-        let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
-        let parameters = format!("node_id={id} allow_flat=1 {heartbeat}");
-        lab.insmod(node, scif::module(lab)?, &parameters)
-    };
+    let load = |node, id| load_as(lab, node, id);
     load(0, 0)?;
     load(1, 1)?;
     let first = scif::online(lab, 0, 1)?;
@@ -187,11 +190,7 @@ fn clash(lab: &Lab) -> Result<()> {
 /// A node whose id is taken comes by itself when the one that had it is lost: as the second link to a node takes the
 /// place of the first.
 fn spare(lab: &Lab) -> Result<()> {
-    let load = |node: usize, id: usize| {
-        let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
-        let parameters = format!("node_id={id} allow_flat=1 {heartbeat}");
-        lab.insmod(node, scif::module(lab)?, &parameters)
-    };
+    let load = |node, id| load_as(lab, node, id);
     load(0, 0)?;
     load(1, 1)?;
     let first = scif::online(lab, 0, 1)?;

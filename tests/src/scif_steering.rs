@@ -34,12 +34,7 @@ fn by_processor(lab: &Lab, node: usize) -> Result<Vec<u64>> {
 
 /// Two processes that sleep for each other's messages, each on a processor of its node; all four ways.
 fn sleepers(lab: &Lab) -> Result<()> {
-    let file = "/sys/module/scif/parameters/busy_poll_us";
-    let usual = lab.node(0).read(file)?;
-    scif::set_parameter(lab, "busy_poll_us", "0")?;
-    let result = sleep_at_once(lab);
-    scif::set_parameter(lab, "busy_poll_us", usual.trim())?;
-    result
+    scif::with_parameter(lab, "busy_poll_us", "0", || sleep_at_once(lab))
 }
 
 fn sleep_at_once(lab: &Lab) -> Result<()> {
