@@ -195,8 +195,22 @@ pub fn unregister(fd: Fd<'_>, offset: i64, length: u64) -> Outcome {
 }
 
 /// Copies, between windows if `address` is none.
-pub fn copy(fd: Fd<'_>, write: bool, address: Option<u64>, mut argument: abi::Copy) -> Outcome {
-    argument.address = address.unwrap_or(0);
+pub fn copy(
+    fd: Fd<'_>,
+    write: bool,
+    address: Option<u64>,
+    local: i64,
+    remote: i64,
+    length: u64,
+    flags: i32,
+) -> Outcome {
+    let mut argument = abi::Copy {
+        local,
+        length,
+        remote,
+        address: address.unwrap_or(0),
+        flags,
+    };
     let number = match (write, address) {
         (true, None) => abi::WRITETO,
         (false, None) => abi::READFROM,

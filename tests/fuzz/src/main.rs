@@ -41,11 +41,10 @@ use crate::choice::Chooser;
 use crate::choice::SHARED_BY_NOBODY;
 use crate::crowd::setting::Setting;
 use crate::crowd::steps::Step;
-use crate::model::Model;
 use crate::run::Other;
-use crate::run::Run;
 use crate::run::SOON;
 use crate::run::Tally;
+use crate::run::make;
 
 /// Calls of one run: a failure in more than this would take long to make shorter.
 const RUN: usize = 2000;
@@ -211,25 +210,6 @@ impl SettingArguments {
 /// How long what comes soon may take while a run is made shorter: most that are tried wait in vain.
 const SOON_AGAIN: &str = "500";
 
-/// Makes calls as `next` chooses them, and returns how they ended. Lists them in `made`. The error names the call.
-fn make(
-    soon: Duration,
-    other: Option<Other>,
-    made: &mut Vec<Call>,
-    mut next: impl FnMut(&Model) -> Option<Call>,
-) -> Result<Tally> {
-    let mut run = Run::with(soon, other)?;
-    while let Some(call) = next(run.model()) {
-        made.push(call);
-        let index = made.len() - 1;
-        run.make(&call)
-            .with_context(|| format!("call {index}, {call}"))?;
-    }
-    let tally = run.tally();
-    run.finish().context("at the end")?;
-    Ok(tally)
-}
-
 /// Makes these calls, as [`make`] does.
 fn make_again(calls: &[Call], soon: Duration, other: Option<Other>) -> Result<Tally> {
     let mut calls = calls.iter().copied();
@@ -293,7 +273,10 @@ fn runs(first: u64, calls: usize, seconds: u64, arguments: &OtherArguments) -> R
                 // An agent serves one after the other.
                 drop(other);
                 if !fails(&list) {
-                    println!("it does not fail again: scif-fuzz run --seed {seed} --calls {RUN}");
+                    let words = arguments.words().join(" ");
+                    println!(
+                        "it does not fail again: scif-fuzz run --seed={seed} --calls={RUN} {words}"
+                    );
                     return Ok(false);
                 }
                 let short = shrink::shrink(&list, fails);
@@ -324,10 +307,7 @@ fn crowd_fails_elsewhere(steps: &[Step], setting: Setting) -> bool {
     let attempt = || -> Result<bool> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["crowd", "--replay", "-", "--times", TIMES])
-            .arg(format!("--peer={}", setting.peer))
-            .arg(format!("--slow={}", setting.slow))
-            .arg(format!("--staged={}", setting.is_staged))
-            .arg(format!("--lossy={}", setting.is_lossy))
+            .args(setting.words())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -366,14 +346,18 @@ fn crowds(first: u64, calls: u64, seconds: u64, setting: Setting) -> Result<bool
             Err(error) => {
                 println!("crowd of seed {seed}: {error:#}");
                 if !crowd_fails_elsewhere(&plan, setting) {
-                    println!("it does not fail again: scif-fuzz crowd --seed {seed} --calls 1");
+                    let words = setting.words().join(" ");
+                    println!(
+                        "it does not fail again: scif-fuzz crowd --seed={seed} --calls=1 {words}"
+                    );
                     return Ok(false);
                 }
                 let until = Instant::now() + SHRINKING;
                 let short = shrink::shrink(&plan, |steps| {
                     Instant::now() < until && crowd_fails_elsewhere(steps, setting)
                 });
-                println!("# scif-fuzz crowd --replay FILE, with these lines in it");
+                let words = setting.words().join(" ");
+                println!("# scif-fuzz crowd --replay=FILE {words}, with these lines in it");
                 println!("{}", lines::print(&short));
                 return Ok(false);
             }

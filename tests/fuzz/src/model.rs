@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use rustix::event::PollFlags;
+
 use crate::calls::SLOTS;
 use crate::kernel::Errno;
 use crate::memory::PAGE;
@@ -155,6 +157,21 @@ impl Model {
         (0..SLOTS).find(|slot| self.node(*slot) == node && listens(&self.states[*slot]))
     }
 
+    /// The events that an endpoint soon has, as others have done something to it: the kernel hears of that in its own time.
+    pub fn news(&self, slot: usize) -> PollFlags {
+        match self.states[slot] {
+            // Whether the other end was closed meanwhile, it shows only when the result was collected.
+            State::Refused(_) | State::Accepted(..) => PollFlags::OUT,
+            State::Connected(_, (connection, side)) => {
+                match self.connections[connection].sides[1 - side].is_open {
+                    true => PollFlags::empty(),
+                    false => PollFlags::HUP,
+                }
+            }
+            _ => PollFlags::empty(),
+        }
+    }
+
     /// The errors of a call that only an established connection can make.
     pub fn of_connected(&mut self, slot: usize) -> Errors {
         match self.end(slot) {
@@ -271,6 +288,22 @@ mod tests {
         assert_eq!(gap, errors(&[libc::ENXIO]));
         assert!(!model.cover(end, -1, 1, READ).0.is_empty());
         assert!(!model.cover(end, i64::MAX, 2, READ).0.is_empty());
+    }
+
+    #[test]
+    fn a_connector_that_collects_late_hears_of_the_close() {
+        let mut model = Model::new(1);
+        model.connections.push(Connection::default());
+        model.side((0, 0)).is_open = true;
+        model.side((0, 1)).is_open = true;
+        model.states[3] = State::Accepted(7, (0, 0));
+        assert_eq!(model.news(3), PollFlags::OUT);
+        model.side((0, 1)).is_open = false;
+        assert_eq!(model.news(3), PollFlags::OUT);
+        model.states[3] = State::Connected(7, (0, 0));
+        assert_eq!(model.news(3), PollFlags::HUP);
+        model.side((0, 1)).is_open = true;
+        assert!(model.news(3).is_empty());
     }
 
     #[test]

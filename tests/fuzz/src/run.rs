@@ -79,7 +79,7 @@ pub struct Other {
 }
 
 /// The endpoints of a run, and what the model says of them.
-pub struct Run {
+struct Run {
     fds: [Option<Endpoint>; SLOTS],
     arena: Arena,
     model: Model,
@@ -103,14 +103,28 @@ pub struct Ended {
 /// How the calls of each word have ended.
 pub type Tally = BTreeMap<&'static str, Ended>;
 
-impl Run {
-    /// Makes a run without endpoints, in which what comes soon may take so long.
-    pub fn new(soon: Duration) -> Result<Self> {
-        Self::with(soon, None)
+/// Makes calls as `next` chooses them, and returns how they ended. Lists them in `made`. The error names the call.
+pub fn make(
+    soon: Duration,
+    other: Option<Other>,
+    made: &mut Vec<Call>,
+    mut next: impl FnMut(&Model) -> Option<Call>,
+) -> Result<Tally> {
+    let mut run = Run::new(soon, other)?;
+    while let Some(call) = next(&run.model) {
+        made.push(call);
+        let index = made.len() - 1;
+        run.make(&call)
+            .with_context(|| format!("call {index}, {call}"))?;
     }
+    let tally = run.tally.take();
+    run.finish().context("at the end")?;
+    Ok(tally)
+}
 
-    /// The same with another node.
-    pub fn with(soon: Duration, other: Option<Other>) -> Result<Self> {
+impl Run {
+    /// Makes a run without endpoints, perhaps with another node, in which what comes soon may take so long.
+    fn new(soon: Duration, other: Option<Other>) -> Result<Self> {
         let endpoint =
             scif_sys::open().context("/dev/scif can't be opened: is the module loaded?")?;
         let own = scif_sys::node_ids(&endpoint)?.own;
@@ -195,18 +209,16 @@ impl Run {
         Ok(())
     }
 
-    /// What the calls so far have made.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// How the calls have ended, by their words.
-    pub fn tally(&self) -> Tally {
-        self.tally.borrow().clone()
+    /// Waits until an endpoint shows what others have done to it.
+    fn hear(&self, slot: usize) -> Result<()> {
+        match self.model.news(slot) {
+            events if events.is_empty() => Ok(()),
+            events => self.expect_event(slot, events),
+        }
     }
 
     /// Makes a call and compares. False if it does not apply: the model can't say what it would do.
-    pub fn make(&mut self, call: &Call) -> Result<bool> {
+    fn make(&mut self, call: &Call) -> Result<bool> {
         self.word = call.word();
         let applies = self.perform(call)?;
         self.made += 1;
@@ -222,7 +234,7 @@ impl Run {
     }
 
     /// Fails unless a part of an arena is what the model says.
-    pub fn compare(&mut self, range: Range<usize>) -> Result<()> {
+    fn compare(&mut self, range: Range<usize>) -> Result<()> {
         let wanted = &self.model.memory[range.clone()];
         if let (Some(other), Some(at)) = (&self.other, range.start.checked_sub(SIZE)) {
             if other.agent.has(at, wanted)? {
@@ -334,16 +346,15 @@ impl Run {
         match std::mem::take(&mut self.model.states[slot]) {
             State::Listening(_, queue) => {
                 for connector in queue {
-                    self.expect_event(connector, PollFlags::OUT)?;
                     self.refuse(connector);
+                    self.hear(connector)?;
                 }
             }
             State::Connected(_, end) | State::Accepted(_, end) => {
                 self.model.side(end).is_open = false;
                 self.model.side(end).windows.clear();
-                // A connector that has not fetched its result learns of it then.
                 if let Some(other) = self.slot_of((end.0, 1 - end.1)) {
-                    self.expect_event(other, PollFlags::HUP)?;
+                    self.hear(other)?;
                 }
             }
             _ => (),
@@ -434,6 +445,7 @@ impl Run {
                     "the own port is {got:?}, not {own}"
                 );
                 self.model.states[slot] = State::Connected(own, end);
+                self.hear(slot)?;
                 Ok(true)
             }
             State::Listening(..) => {
@@ -554,7 +566,7 @@ impl Run {
             self.model.states[connector] = State::Accepted(source, (index, 0));
         }
         self.model.states[into] = State::Connected(port, (index, 1));
-        self.expect_event(connector, PollFlags::OUT)?;
+        self.hear(connector)?;
         Ok(true)
     }
 
@@ -768,7 +780,13 @@ impl Run {
             flags,
             registered: 0,
         };
-        let outcome = kernel::register(fd, argument);
+        let mut outcome = kernel::register(fd, argument);
+        // What has used windows that are gone lets go of their place a little later.
+        let limit = Instant::now() + self.soon;
+        let is_taken = Err(Errno(libc::EADDRINUSE));
+        while outcome == is_taken && self.is_far() && allowed.is_empty() && Instant::now() < limit {
+            outcome = kernel::register(fd, argument);
+        }
         let (Some(got), Some(end)) = (self.judge(&allowed, outcome)?, self.model.end(slot)) else {
             return Ok(true);
         };
@@ -889,16 +907,9 @@ impl Run {
                 ]));
             }
         }
-        let argument = abi::Copy {
-            local,
-            length: len,
-            remote,
-            address: 0,
-            flags,
-        };
         let address = at.map(|at| self.arena.address(at));
         let fd = self.fd(slot).context("no endpoint")?;
-        let outcome = kernel::copy(fd, write, address, argument);
+        let outcome = kernel::copy(fd, write, address, local, remote, len, flags);
         if self.judge(&allowed, outcome)?.is_none() {
             return self.rest_of_failed(&theirs, &ours, write);
         }
@@ -1080,7 +1091,7 @@ impl Run {
     }
 
     /// Closes all, and fails unless the memory is as the model says.
-    pub fn finish(mut self) -> Result<()> {
+    fn finish(mut self) -> Result<()> {
         self.compare_all()?;
         for slot in 0..SLOTS {
             self.fds[slot] = None;

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::ensure;
 use rustix::event::PollFlags;
@@ -60,8 +61,9 @@ use crate::kernel;
 use crate::kernel::Errno;
 use crate::kernel::Fd;
 use crate::kernel::Outcome;
+use crate::lines;
 use crate::memory::PAGE;
-use crate::run::Run;
+use crate::run;
 
 /// The first port that own endpoints of the first thread have: those that are never given to who asks for any.
 const OWN_PORTS: u16 = 1024;
@@ -282,7 +284,10 @@ impl<'a> Actor<'a> {
         judge(&allowed, &outcome)
             .with_context(|| format!("it may have been {states:?} with the facts {facts:#x}"))?;
         if let Some(object) = object {
-            let proved = oracle::proved(step, facts, &outcome);
+            let mut proved = oracle::proved(step, &outcome);
+            if oracle::says_gone(facts, &outcome) && self.shows_gone(slot, found.version)? {
+                proved |= IS_RESET;
+            }
             object.facts.fetch_or(proved, SeqCst);
         }
         let word = Step::WORDS.iter().position(|word| *word == step.word());
@@ -295,6 +300,25 @@ impl<'a> Actor<'a> {
             count.fetch_add(1, SeqCst);
         }
         Ok(outcome)
+    }
+
+    /// Waits until all calls find that the peer of the endpoint in a slot is gone, after the first one that did. False if
+    /// it is not in the slot any more.
+    fn shows_gone(&self, slot: usize, version: Option<u32>) -> Result<bool> {
+        let limit = Instant::now() + self.world.setting.awake();
+        loop {
+            let events = kernel::poll(slot_fd(slot).into(), PollFlags::HUP, 1);
+            if self.slot(slot).version() != version {
+                return Ok(false);
+            }
+            if events.contains(PollFlags::HUP) {
+                return Ok(true);
+            }
+            ensure!(
+                Instant::now() < limit,
+                "the peer is gone, and poll says {events:?}"
+            );
+        }
     }
 
     /// Says which events end the call that is about to be made, if it is one that waits.
@@ -472,16 +496,11 @@ impl<'a> Actor<'a> {
             } => (slot, write, Some(page), 0, remote, len, flags),
             _ => return Ok(()),
         };
-        let argument = abi::Copy {
-            local,
-            length,
-            remote,
-            address: 0,
-            flags,
-        };
         let address = page.map(|page| self.world.arena.address(page * PAGE));
-        self.judged(step, slot, |fd| kernel::copy(fd, write, address, argument))
-            .map(|_| ())
+        self.judged(step, slot, |fd| {
+            kernel::copy(fd, write, address, local, remote, length, flags)
+        })
+        .map(|_| ())
     }
 
     fn accept(&self, step: &Step, slot: usize, into: usize, flags: i32) -> Result<()> {
@@ -526,6 +545,9 @@ impl<'a> Actor<'a> {
             events & !may == 0 && (events == 0 || events & must == must),
             "the events {events:#x} of {states:?} with the facts {facts:#x}"
         );
+        object
+            .facts
+            .fetch_or(oracle::proved_by_events(facts, events), SeqCst);
         Ok(())
     }
 
@@ -538,18 +560,20 @@ impl<'a> Actor<'a> {
             edges: &[0],
         };
         let mut chooser = Chooser::new(seed, ports);
-        let mut run = Run::new(self.world.setting.stuck() / 2)?;
-        for index in 0..calls {
-            let call = chooser.call(run.model());
-            run.make(&call)
-                .with_context(|| format!("call {index}, {call}"))?;
-        }
-        for ended in run.tally().values() {
+        let (mut made, mut left) = (Vec::new(), calls);
+        let soon = self.world.setting.stuck() / 2;
+        let done = run::make(soon, None, &mut made, |model| {
+            left = left.checked_sub(1)?;
+            Some(chooser.call(model))
+        });
+        // What the others did is not needed to understand it.
+        let tally = done.map_err(|error| anyhow!("{error:#}, after\n{}", lines::print(&made)))?;
+        for ended in tally.values() {
             let own = &self.world.board.own;
             own.well.fetch_add(ended.well as u32, SeqCst);
             own.failed.fetch_add(ended.failed as u32, SeqCst);
         }
-        run.finish().context("at the end")
+        Ok(())
     }
 
     // ----- processes -------------------------------------------------------------------------------------------------
@@ -591,7 +615,6 @@ impl<'a> Actor<'a> {
 
     /// The command that goes on where `exec` ends a process.
     fn arguments(&self, table: usize, actor: usize, seed: u64, calls: usize) -> Vec<CString> {
-        let setting = &self.world.setting;
         let words = [
             "scif-fuzz".to_owned(),
             "inherit".to_owned(),
@@ -599,13 +622,10 @@ impl<'a> Actor<'a> {
             format!("--actor={actor}"),
             format!("--seed={seed}"),
             format!("--calls={calls}"),
-            format!("--peer={}", setting.peer),
-            format!("--slow={}", setting.slow),
-            format!("--staged={}", setting.is_staged),
-            format!("--lossy={}", setting.is_lossy),
         ];
         words
             .into_iter()
+            .chain(self.world.setting.words())
             .filter_map(|word| CString::new(word).ok())
             .collect()
     }

@@ -27,6 +27,7 @@ use libc::EOPNOTSUPP;
 use crate::crowd::setting::Setting;
 use crate::crowd::steps::Step;
 use crate::kernel::Errno;
+use crate::memory::PAGE;
 
 /// Facts that results prove: it is bound, or was.
 pub const IS_BOUND: u32 = 1;
@@ -325,7 +326,9 @@ fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
             if flags & !0x33 != 0 || !matches!(flags & 3, 1 | 2) || flags & 0x30 == 0 {
                 return Allowed::errors(&[EINVAL]);
             }
-            let is_bad = |flag, offset: i64| flags & flag != 0 && offset % 4 != 0;
+            // The 8 bytes lie in one page.
+            let is_off = |offset: i64| offset % 4 != 0 || offset % PAGE as i64 > PAGE as i64 - 8;
+            let is_bad = |flag, offset| flags & flag != 0 && is_off(offset);
             if is_bad(0x10, local) || is_bad(0x20, remote) {
                 return connected(state, Allowed::errors(&[EINVAL, ENXIO, EACCES]));
             }
@@ -374,16 +377,30 @@ pub fn events(states: States) -> (i16, i16) {
         .unwrap_or((0, 0))
 }
 
-/// The facts that a result proves of an endpoint of which these were known.
-pub fn proved(step: &Step, facts: u32, outcome: &Result<i64, Errno>) -> u32 {
+/// The facts that a result proves of an endpoint.
+pub fn proved(step: &Step, outcome: &Result<i64, Errno>) -> u32 {
     match (step, outcome) {
         (Step::Bind { .. }, Ok(_)) => IS_BOUND,
         (Step::Listen { .. }, Ok(_)) => LISTENS | IS_BOUND,
         (Step::Connect { .. } | Step::ConnectName { .. }, Ok(_) | Err(Errno(EISCONN))) => {
             IS_CONNECTED | IS_BOUND
         }
-        (_, Err(Errno(ECONNRESET | ENODEV))) if facts & IS_CONNECTED != 0 => IS_RESET,
         _ => 0,
+    }
+}
+
+/// Whether a result says that the peer is gone of an endpoint of which these facts were known. Other calls may not find
+/// so yet: it is proved once `poll` says so, too.
+pub fn says_gone(facts: u32, outcome: &Result<i64, Errno>) -> bool {
+    facts & (IS_CONNECTED | IS_RESET) == IS_CONNECTED
+        && matches!(outcome, Err(Errno(ECONNRESET | ENODEV)))
+}
+
+/// The facts that events prove of an endpoint of which these were known.
+pub fn proved_by_events(facts: u32, events: i16) -> u32 {
+    match facts & IS_CONNECTED != 0 && events & libc::POLLHUP != 0 {
+        true => IS_RESET,
+        false => 0,
     }
 }
 
@@ -447,11 +464,36 @@ mod tests {
             Allowed::errors(&[ECONNRESET])
         );
         assert_eq!(events(reset).1, libc::POLLHUP);
-        assert_eq!(proved(&SEND, 0, &Err(Errno(ECONNRESET))), 0);
-        assert_eq!(
-            proved(&SEND, IS_CONNECTED, &Err(Errno(ECONNRESET))),
-            IS_RESET
-        );
+    }
+
+    #[test]
+    fn a_peer_is_gone_for_all_once_poll_says_so() {
+        let reset = Err(Errno(ECONNRESET));
+        assert_eq!(proved(&SEND, &reset), 0);
+        assert!(says_gone(IS_CONNECTED, &reset));
+        // Who is refused may never have been connected, and who knows asks no more.
+        assert!(!says_gone(0, &reset));
+        assert!(!says_gone(IS_CONNECTED | IS_RESET, &reset));
+        assert_eq!(proved_by_events(0, libc::POLLHUP), 0);
+        assert_eq!(proved_by_events(IS_CONNECTED, libc::POLLIN), 0);
+        assert_eq!(proved_by_events(IS_CONNECTED, libc::POLLHUP), IS_RESET);
+    }
+
+    #[test]
+    fn a_signal_lies_in_one_page() {
+        let connected = States::of(IS_CONNECTED, Begun::of(0));
+        let at = |local| Step::Signal {
+            actor: 0,
+            slot: 0,
+            flags: 0x11,
+            local,
+            remote: 1,
+        };
+        assert!(allowed(&at(4088), connected, &SETTING).success);
+        for local in [4092, 2] {
+            let may = allowed(&at(local), connected, &SETTING);
+            assert!(!may.success && may.has(Errno(EINVAL)));
+        }
     }
 
     #[test]

@@ -18,6 +18,16 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The words that stand for it, for this program.
+    pub fn words(&self) -> Vec<String> {
+        vec![
+            format!("--peer={}", self.peer),
+            format!("--slow={}", self.slow),
+            format!("--staged={}", self.is_staged),
+            format!("--lossy={}", self.is_lossy),
+        ]
+    }
+
     /// After this time a step that does not end is taken for stuck.
     pub fn stuck(&self) -> Duration {
         Duration::from_secs(30) * self.slow
