@@ -44,7 +44,7 @@ fn time() -> Result<Duration> {
     Ok(Duration::try_from_secs_f64(hours * 3600.0)?)
 }
 
-/// A crowd that runs for so many seconds on a node, with the other one or with itself.
+/// A crowd that runs for so many seconds on a node, with the other one or with itself. They have different ports.
 fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result<Process> {
     let program = scif::built("target/release/scif-fuzz")?;
     let argv = [
@@ -56,6 +56,7 @@ fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result
         format!("--peer={peer}"),
         format!("--slow={}", 10 * lab.slowness()),
         format!("--lossy={}", peer != node),
+        format!("--beside={}", 1 + u32::from(peer != node)),
     ];
     lab.command(node, argv)?
         .timeout(Duration::from_secs(seconds) + lab.hang_limit(120))
@@ -93,7 +94,7 @@ fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
         _ => {
             // In the middle of everything, without a fault of the link.
             let mut copy = Vec::new();
-            for _ in 0..3 {
+            for beside in 3..6 {
                 let argv = [
                     &*scif::built("target/release/scif-fuzz")?,
                     "crowd",
@@ -101,6 +102,7 @@ fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
                     &format!("--peer={}", 1 - node),
                     "--lossy=true",
                     "--slow=100",
+                    &format!("--beside={beside}"),
                 ];
                 copy.push(lab.command(node, argv)?.spawn()?);
             }

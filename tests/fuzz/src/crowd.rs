@@ -74,7 +74,9 @@ pub fn run(plan: &[Step], setting: Setting) -> Result<Tally> {
         bail!("{said}");
     }
     ended?;
-    quiet(setting)?;
+    if setting.is_alone() {
+        quiet(setting)?;
+    }
     Ok(tally)
 }
 

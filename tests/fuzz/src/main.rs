@@ -190,6 +190,9 @@ struct SettingArguments {
     /// Whether the peer's node is lost now and then.
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     lossy: bool,
+    /// The number of this crowd, from 1 on, if others use the module in this node as well.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..8))]
+    beside: u16,
 }
 
 impl SettingArguments {
@@ -203,6 +206,7 @@ impl SettingArguments {
             is_staged: self.staged,
             is_lossy: self.lossy,
             slow: self.slow.max(1),
+            beside: self.beside,
         })
     }
 }

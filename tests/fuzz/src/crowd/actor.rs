@@ -347,27 +347,28 @@ impl<'a> Actor<'a> {
     }
 
     fn call(&self, step: &Step) -> Result<()> {
-        let node = self.world.setting.peer;
+        let setting = &self.world.setting;
+        let node = setting.peer;
         let arena = &self.world.arena;
         let place = |page: u64| arena.address(page * PAGE);
         let done = match *step {
             Step::Bind { slot, port, .. } => {
-                self.judged(step, slot, |fd| kernel::bind(fd, port))?
+                self.judged(step, slot, |fd| kernel::bind(fd, setting.port(port)))?
             }
             Step::Listen { slot, backlog, .. } => self.judged(step, slot, |fd| {
                 kernel::number(fd, abi::LISTEN, backlog as u64)
             })?,
             Step::Connect { slot, port, .. } => self.judged(step, slot, |fd| {
                 // To port 0 nothing can be connected.
-                let port = port.max(1);
+                let port = setting.port(port).max(1);
                 kernel::connect(fd, PortId { node, port })
             })?,
             Step::BindName { slot, name, .. } => {
-                self.judged(step, slot, |fd| kernel::bind_name(fd, name))?
+                self.judged(step, slot, |fd| kernel::bind_name(fd, setting.name(name)))?
             }
-            Step::ConnectName { slot, name, .. } => {
-                self.judged(step, slot, |fd| kernel::connect_name(fd, node, name))?
-            }
+            Step::ConnectName { slot, name, .. } => self.judged(step, slot, |fd| {
+                kernel::connect_name(fd, node, setting.name(name))
+            })?,
             Step::Send {
                 slot, len, flags, ..
             } => self.judged(step, slot, |fd| kernel::send(fd, place(0), len, flags))?,
@@ -556,7 +557,10 @@ impl<'a> Actor<'a> {
     fn own(&self, actor: usize, seed: u64, calls: usize) -> Result<()> {
         let _blocked = signals::block();
         let ports = Ports {
-            first: OWN_PORTS + PORTS * (actor % ACTORS) as u16,
+            first: self
+                .world
+                .setting
+                .own_port(OWN_PORTS + PORTS * (actor % ACTORS) as u16),
             edges: &[0],
         };
         let mut chooser = Chooser::new(seed, ports);

@@ -413,6 +413,7 @@ mod tests {
         is_staged: false,
         is_lossy: false,
         slow: 1,
+        beside: 0,
     };
 
     fn bind(port: u16) -> Step {
