@@ -153,9 +153,9 @@ impl Endpoint {
         if backlog <= 0 {
             return Err(EINVAL);
         }
-        let listener = Listener::new(port, backlog as usize, self.waiters.clone())?;
+        let listener = Listener::new(port.number, backlog as usize, self.waiters.clone())?;
         self.scif.ports.add_listener(&listener)?;
-        *state = State::Listening(listener);
+        *state = State::Listening(listener, port);
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Endpoint {
     /// be made.
     fn request_under_way(state: &State) -> Result<Option<Arc<Connection>>> {
         match state {
-            State::Listening(_) => Err(EOPNOTSUPP),
+            State::Listening(..) => Err(EOPNOTSUPP),
             State::Connected(..) => Err(EISCONN),
             State::Closed => Err(EBADF),
             State::Connecting(connection, _) => Ok(Some(connection.clone())),
@@ -265,8 +265,7 @@ impl Endpoint {
         let port = match &*state {
             State::Unbound => return Err(EINVAL),
             State::Closed => return Err(EBADF),
-            State::Bound(port) => port.number,
-            State::Listening(listener) => listener.port.number,
+            State::Bound(port) | State::Listening(_, port) => port.number,
             State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
         };
         // With the state locked, so that the endpoint is not closed before it has the name.
@@ -321,7 +320,7 @@ impl Endpoint {
         drop(name);
         match &old {
             State::Unbound | State::Bound(_) | State::Closed => (),
-            State::Listening(listener) => {
+            State::Listening(listener, _) => {
                 self.scif.ports.remove_listener(listener);
                 listener.close();
             }

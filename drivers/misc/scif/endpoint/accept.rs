@@ -50,7 +50,7 @@ impl Endpoint {
     /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
     /// and `block` is not set; EINTR if the listener is closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
-        let listener = self.listening()?;
+        let (listener, _) = self.listening()?;
         let handle = listener.begin_accept()?;
         let accepted = self.accept_request(&listener, block, || listener.is_ended(handle));
         Ok((listener.end_accept(handle, accepted)?, handle))
@@ -60,7 +60,7 @@ impl Endpoint {
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
         // First, so that no peer connects and finds that there is no memory.
         let endpoint = Self::new(&self.scif)?;
-        let listener = self.listening()?;
+        let (listener, _) = self.listening()?;
         // It has no descriptors.
         let accepted = self.accept_request(&listener, block, || false)?;
         let peer = accepted.connection.peer();
@@ -68,9 +68,9 @@ impl Endpoint {
         Ok((peer, endpoint))
     }
 
-    fn listening(&self) -> Result<Arc<Listener>> {
+    pub(super) fn listening(&self) -> Result<(Arc<Listener>, Arc<BoundPort>)> {
         match &*self.state.lock() {
-            State::Listening(listener) => Ok(listener.clone()),
+            State::Listening(listener, port) => Ok((listener.clone(), port.clone())),
             _ => Err(EINVAL),
         }
     }
@@ -87,7 +87,7 @@ impl Endpoint {
 
     /// Makes a connection of the oldest request. `is_ended` says whether the call is to return, as another thread of the
     /// caller has closed a descriptor of the listener. May sleep.
-    fn accept_request(
+    pub(super) fn accept_request(
         &self,
         listener: &Listener,
         block: bool,
@@ -97,11 +97,14 @@ impl Endpoint {
             // Before the look at who was meant.
             let flushes = self.flushes.load(Acquire);
             let Some(request) = listener.take_if(|_| true) else {
-                if listener.is_closed() || is_ended() {
+                if listener.is_closed() {
                     return Err(EINTR);
                 }
                 if !block {
                     return Err(EAGAIN);
+                }
+                if is_ended() {
+                    return Err(EINTR);
                 }
                 self.waiters
                     .wait(|| {
@@ -112,16 +115,15 @@ impl Endpoint {
                     .map_err(|_| EINTR)?;
                 continue;
             };
+            // The request is refused if the listener was closed meanwhile.
+            let (_, port) = self.listening().map_err(|_| EINTR)?;
             let made = self
                 .scif
                 .contact_with(&request.peer)
-                .and_then(|contact| contact.accept(request, listener.port.number));
+                .and_then(|contact| contact.accept(request, listener.port));
             match made {
                 Ok(connection) => {
-                    let accepted = Accepted {
-                        connection,
-                        port: listener.port.clone(),
-                    };
+                    let accepted = Accepted { connection, port };
                     return Ok(ScopeGuard::new_with_data(accepted, Accepted::close));
                 }
                 // Its node was lost: on to the next one.
@@ -139,7 +141,7 @@ impl Endpoint {
             // All descriptors of a task that exits come here before the first one of them is released.
             *self.state.exits_since.lock() = Some(Instant::now());
         }
-        let Ok(listener) = self.listening() else {
+        let Ok((listener, _)) = self.listening() else {
             return;
         };
         listener.end_calls(table);
@@ -227,7 +229,7 @@ impl Listener {
         if entries.len() >= MAX_ACCEPTED {
             return Err(ENOMEM);
         }
-        let handle = random() & !u64::from(u16::MAX) | u64::from(self.port.number);
+        let handle = random() & !u64::from(u16::MAX) | u64::from(self.port);
         let entry = Accepting {
             handle,
             process,

@@ -56,7 +56,7 @@ impl Endpoint {
         let connection = match &*self.state.lock() {
             State::Unbound | State::Bound(_) => return ERR,
             State::Closed => return ERR | HUP,
-            State::Listening(listener) => {
+            State::Listening(listener, _) => {
                 return if listener.queued() > 0 {
                     IN | RDNORM
                 } else {

@@ -151,7 +151,7 @@ impl Ports {
     /// Lets requests for the listener's port come in.
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
         // Before the lock, which all processes need: who pays may have to wait.
-        let node = RBTreeNode::new(listener.port.number, listener.clone(), GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
         let _replaced = self.inner.lock().listeners.insert(node);
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Ports {
 
     /// Has no more requests find the listener. One that has found it is refused once it is closed.
     pub(super) fn remove_listener(&self, listener: &Listener) {
-        let removed = self.inner.lock().listeners.remove(&listener.port.number);
+        let removed = self.inner.lock().listeners.remove(&listener.port);
         drop(removed);
     }
 
@@ -192,7 +192,7 @@ impl Ports {
         let mut next = Some(0);
         while let Some(listener) = next.and_then(|from| self.listener_from(from)) {
             listener.refuse_if(|request| Arc::ptr_eq(&request.peer, peer));
-            next = listener.port.number.checked_add(1);
+            next = listener.port.checked_add(1);
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
     fn a_listener_is_known_until_it_is_removed() -> Result {
         let ports = Ports::new()?;
         let waiters = Arc::pin_init(new_wait_queue!("scif_test::Ports::waiters"), GFP_KERNEL)?;
-        let listener = Listener::new(ports.bind(NUMBER)?, 1, waiters)?;
+        let listener = Listener::new(NUMBER, 1, waiters)?;
         ports.add_listener(&listener)?;
         assert!(ports.inner.lock().listeners.get(&NUMBER).is_some());
         ports.remove_listener(&listener);
@@ -331,7 +331,8 @@ impl Drop for Request {
 /// A port on which an endpoint listens.
 #[pin_data]
 pub(super) struct Listener {
-    pub(super) port: Arc<BoundPort>,
+    /// The endpoint has it, so that it is free when that is closed, whoever still has this.
+    pub(super) port: u16,
     backlog: usize,
     /// Empty once the listener is closed.
     #[pin]
@@ -347,11 +348,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(
-        port: Arc<BoundPort>,
-        backlog: usize,
-        waiters: Arc<WaitQueue>,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(port: u16, backlog: usize, waiters: Arc<WaitQueue>) -> Result<Arc<Self>> {
         let backlog = backlog.min(MAX_BACKLOG);
         Arc::pin_init(
             pin_init!(Self {

@@ -43,7 +43,7 @@ use kernel::{
 pub(super) enum State {
     Unbound,
     Bound(Arc<BoundPort>),
-    Listening(Arc<Listener>),
+    Listening(Arc<Listener>, Arc<BoundPort>),
     /// Asked for; the connection knows of the answer.
     Connecting(Arc<Connection>, Arc<BoundPort>),
     Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
@@ -140,9 +140,9 @@ impl Standing {
             State::Unbound => Facts::new("unbound", None),
             State::Closed => Facts::new("closed", None),
             State::Bound(port) => Facts::new("bound", Some(port.number)),
-            State::Listening(listener) => Facts {
+            State::Listening(listener, port) => Facts {
                 queued: listener.queued(),
-                ..Facts::new("listening", Some(listener.port.number))
+                ..Facts::new("listening", Some(port.number))
             },
             State::Connecting(connection, _) => Facts::of("connecting", connection),
             State::Connected(connection, _) => {

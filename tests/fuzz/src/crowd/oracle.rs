@@ -185,7 +185,11 @@ impl Allowed {
 pub fn allowed(step: &Step, states: States, setting: &Setting) -> Allowed {
     let is_staged = setting.is_staged;
     let each = states.each().map(|state| in_state(step, state, is_staged));
-    let all = each.reduce(Allowed::join).unwrap_or_default();
+    let mut all = each.reduce(Allowed::join).unwrap_or_default();
+    if matches!(step, Step::Accept { .. }) && states == States::ALL {
+        // The last descriptor of the listener may have been closed meanwhile.
+        all = all.join(Allowed::errors(&[EINTR]));
+    }
     let has_peer = states.0 & (ASKING | CONNECTED | RESET) != 0
         || matches!(step, Step::Connect { .. } | Step::ConnectName { .. });
     match setting.is_lossy && has_peer {
@@ -232,9 +236,8 @@ fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
         Step::Connect { .. } => connecting(state, &[]),
         Step::ConnectName { .. } => connecting(state, &[ENOENT]),
         Step::Accept { flags, .. } => match state {
-            // Another thread that closes a descriptor of the listener interrupts also who does not wait.
             LISTENING if flags == 1 => Allowed::or(&[EINTR]),
-            LISTENING if flags == 0 => Allowed::or(&[EAGAIN, EINTR]),
+            LISTENING if flags == 0 => Allowed::or(&[EAGAIN]),
             _ => Allowed::errors(&[EINVAL]),
         },
         Step::BindName { .. } => match state {
@@ -478,6 +481,21 @@ mod tests {
         assert_eq!(proved_by_events(0, libc::POLLHUP), 0);
         assert_eq!(proved_by_events(IS_CONNECTED, libc::POLLIN), 0);
         assert_eq!(proved_by_events(IS_CONNECTED, libc::POLLHUP), IS_RESET);
+    }
+
+    #[test]
+    fn who_does_not_wait_is_interrupted_only_by_a_change_of_its_slot() {
+        let accept = |flags| Step::Accept {
+            actor: 0,
+            slot: 0,
+            into: 1,
+            flags,
+        };
+        let listening = States::of(LISTENS | IS_BOUND, Begun::of(0));
+        let may = allowed(&accept(0), listening, &SETTING);
+        assert!(may.has(Errno(EAGAIN)) && !may.has(Errno(EINTR)));
+        assert!(allowed(&accept(1), listening, &SETTING).has(Errno(EINTR)));
+        assert!(allowed(&accept(0), States::ALL, &SETTING).has(Errno(EINTR)));
     }
 
     #[test]

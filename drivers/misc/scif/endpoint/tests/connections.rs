@@ -142,6 +142,32 @@ mod cases {
     }
 
     #[test]
+    fn who_does_not_wait_in_accept_is_not_interrupted() -> Result {
+        let bed = Bed::new()?;
+        let (endpoint, _) = bed.listen(1)?;
+        let (listener, port) = endpoint.listening()?;
+        // As if another thread had closed a descriptor.
+        let accept = |block| endpoint.accept_request(&listener, block, || true).map(drop);
+        assert_eq!(accept(false), Err(EAGAIN));
+        assert_eq!(accept(true), Err(EINTR));
+        drop((listener, port, endpoint));
+        bed.end()
+    }
+
+    #[test]
+    fn a_port_is_free_though_a_request_is_on_its_way() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(1)?;
+        // As the control work has found it, which is about to queue a request.
+        let found = bed.scif().ports.listener(to.port);
+        listener.close();
+        let other = bed.open()?;
+        assert_eq!(other.bind(to.port), Ok(to.port));
+        drop((found, listener, other));
+        bed.end()
+    }
+
+    #[test]
     fn a_request_that_is_given_up_is_not_accepted() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
