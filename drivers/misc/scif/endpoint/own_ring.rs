@@ -5,7 +5,7 @@
 //! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
 //! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
 //! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
-//! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
+//! whether anybody receives or not, and charged to whom the connection belongs to. Large rings share what there is for
 //! them ([`Share`]). The first area is kept to the end.
 //!
 //! Only the receiver goes on to the second area. Everything that the peer writes, header and
@@ -28,6 +28,7 @@ use crate::{
         Geometry, //
     },
     sys::{
+        memory_group::MemoryGroup,
         reached,
         shared_memory::{
             Payer,
@@ -164,8 +165,8 @@ impl OwnRing {
     }
 
     /// Makes the second area, as large as the ring may become or as there is memory for: its address, and size. ENOSPC if
-    /// the ring has all that it may have. The control work; may sleep.
-    pub(super) fn grow(&self, path: &dyn Path) -> Result<(u64, u32)> {
+    /// the ring has all that it may have. The control work, for whom the `group` pays; may sleep.
+    pub(super) fn grow(&self, path: &dyn Path, group: &MemoryGroup) -> Result<(u64, u32)> {
         let open = self.open.lock();
         if !*open {
             return Err(ENOTCONN);
@@ -176,7 +177,7 @@ impl OwnRing {
             return Err(ENOSPC);
         }
         let area = loop {
-            match self.make_area(path, size) {
+            match self.make_area(path, size, group) {
                 // A little more is better than nothing, and easier to be had in one piece.
                 Err(ENOMEM) if size / 2 > before => size /= 2,
                 area => break area?,
@@ -187,7 +188,7 @@ impl OwnRing {
         Ok((address, size))
     }
 
-    fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
+    fn make_area(&self, path: &dyn Path, size: u32, group: &MemoryGroup) -> Result<Area> {
         let share = if size > COMMON {
             let limit = reached::end_of_memory() / PARTS;
             Some(Share::take_of(limit, size.into()).ok_or(ENOMEM)?)
@@ -196,7 +197,7 @@ impl OwnRing {
         };
         Ok(Area {
             _share: share,
-            memory: path.share(size as usize, Payer::OwnerOf(&self.head))?,
+            memory: path.share(size as usize, Payer::Group(group))?,
             geometry: Geometry::new(size).ok_or(EINVAL)?,
         })
     }

@@ -21,7 +21,10 @@ use crate::{
         messages::RingAddress,
         ring::move_at, //
     },
-    sys::chardev::poll_events,
+    sys::{
+        chardev::poll_events,
+        memory_group::MemoryGroup, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -123,7 +126,7 @@ mod cases {
         // Nothing was offered: a word there means nothing.
         moves(1)?;
         assert!(ring.unread(0, 100).is_ok_and(|unread| unread.count == 100));
-        let (_, size) = ring.grow(peer.path())?;
+        let (_, size) = ring.grow(peer.path(), &MemoryGroup::current())?;
         assert!(size > ring.first.size());
         assert_eq!(ring.largest().size(), size);
         // Behind what the first area holds, and before what was taken out of it.
@@ -147,10 +150,16 @@ mod cases {
         let bed = Bed::new()?;
         let ring = ring(&bed)?;
         let peer = bed.peer()?;
-        assert!(ring.grow(peer.path()).is_ok_and(|grown| grown.1 == 65_536));
-        assert!(ring.grow(peer.path()).is_err_and(|error| error == ENOSPC));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_ok_and(|grown| grown.1 == 65_536));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_err_and(|error| error == ENOSPC));
         ring.unmap();
-        assert!(ring.grow(peer.path()).is_err_and(|error| error == ENOTCONN));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_err_and(|error| error == ENOTCONN));
         drop(peer);
         drop(ring);
         bed.end()

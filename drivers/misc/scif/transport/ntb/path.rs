@@ -391,7 +391,7 @@ fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
     match payer {
         Payer::Nobody => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
-        Payer::OwnerOf(_) => free / 8,
+        Payer::Group(_) => free / 8,
     }
 }
 
