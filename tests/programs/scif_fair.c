@@ -2,7 +2,7 @@
 /*
  * What a user who takes all that he gets leaves to others.
  *
- *	scif_fair shares PERCENT	one user takes ports, windows and connections
+ *	scif_fair shares PERCENT	one user takes ports, windows, connections and watched nodes
  *	scif_fair listeners COUNT	one process has so many listeners, and connects and gives up
  *	scif_fair server PORT		accepts for ever
  *	scif_fair idle NODE PORT COUNT	has so many connections, and polls them
@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/scif_services.h>
+
 #include "checks.h"
 #include "children.h"
 #include "die.h"
@@ -39,6 +41,10 @@
 #define PORTS		65536
 #define CONNECTIONS	65536
 #define WINDOWS		131072
+#define WATCHED		1024
+
+/* Nodes that are not there. */
+#define ABSENT		1000
 
 static void allow(int resource, rlim_t most)
 {
@@ -104,6 +110,23 @@ static int take_windows(int fd, void *page)
 	return count;
 }
 
+/* Returns a descriptor of how a node stands. */
+static int watch(int fd, __u16 node)
+{
+	struct scif_node_status status = { .size = sizeof(status), .node = node };
+
+	return ioctl(fd, SCIF_NODE_STATUS, &status) ? -1 : status.fd;
+}
+
+static int watch_nodes(void)
+{
+	int fd = scif_open(), count = 0;
+
+	while (watch(fd, ABSENT + 1 + count) >= 0)
+		count++;
+	return count;
+}
+
 /* What is left for another user, while the greedy one holds what it has. */
 static int use_the_rest(void)
 {
@@ -117,6 +140,8 @@ static int use_the_rest(void)
 		return errno;
 	if (scif_send(pair.fd[0], "", 1, SCIF_SEND_BLOCK) != 1)
 		return errno;
+	if (watch(pair.fd[0], ABSENT) < 0)
+		return errno;
 	return 0;
 }
 
@@ -128,7 +153,7 @@ static void try_the_rest(const char *what)
 	if (!child)
 		_exit(use_the_rest());
 	status = wait_for_child(child);
-	test(!status, "another user connects and registers beside one who has all %s: %s", what,
+	test(!status, "another user has what he needs beside one who has all %s: %s", what,
 	     strerror(status >> 8));
 }
 
@@ -188,6 +213,7 @@ static void test_shares(void)
 	as_greedy(take_ports, share(PORTS), "ports");
 	as_greedy(greedy_for_connections, share(CONNECTIONS) / 2 * 2, "connections");
 	as_greedy(greedy_for_windows, share(WINDOWS), "windows");
+	as_greedy(watch_nodes, share(WATCHED), "watched nodes");
 	/* What was given back can be had again. */
 	as_greedy(take_ports, share(PORTS), "ports");
 }
