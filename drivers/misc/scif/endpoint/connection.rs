@@ -143,7 +143,11 @@ impl Connection {
         share: FairShare,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
-        let stream = Stream::new(&channel, contact.ring_size)?;
+        let stream = Stream::new(
+            &channel,
+            contact.ring_size,
+            contact.ring_shares.of_caller()?,
+        )?;
         let subscription = Subscription::to_channel(&channel.doorbells, id, stream.clone())?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;

@@ -9,6 +9,7 @@ use super::{
         Connection,
         Counts, //
     },
+    own_ring,
     ports::{
         Ports,
         Request, //
@@ -81,6 +82,8 @@ pub(super) struct Contact {
     pub(super) ports: Arc<Ports>,
     names: Arc<Names>,
     shares: FairShares,
+    /// Of the memory of rings.
+    pub(super) ring_shares: FairShares,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
 }
@@ -94,6 +97,7 @@ impl Contact {
         let mappings = Mappings::new()?;
         let ways = Ways::new(peer, staging)?;
         let shares = FairShares::of(MAX_CHANNELS)?;
+        let ring_shares = own_ring::shares_of(peer.path())?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -106,6 +110,7 @@ impl Contact {
                 ports: scif.ports.clone(),
                 names: scif.names.clone(),
                 shares,
+                ring_shares,
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,

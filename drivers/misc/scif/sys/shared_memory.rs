@@ -224,6 +224,11 @@ impl SharedMemory {
         }
     }
 
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.span.len
+    }
+
     /// The physical address.
     pub(crate) fn phys_address(&self) -> u64 {
         // SAFETY: The pages are in the kernel's linear mapping.
@@ -380,11 +385,6 @@ mod tests {
     use crate::sys::tests::device;
 
     impl SharedMemory {
-        /// The size in bytes.
-        pub(crate) fn len(&self) -> usize {
-            self.span.len
-        }
-
         /// Writes a number, at once.
         pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
             // SAFETY: `number_at` returns valid and aligned pointers.
