@@ -109,11 +109,14 @@ static void name_nobody(void)
 	expect_ok(ask(peer, DO_RUN, CLASS, NAME, 1));
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS + 1, NAME), ENOENT);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), ENOENT);
-	/* With O_NONBLOCK it says so at once as well. */
+	/* With O_NONBLOCK a later call says so, as of a port where nobody listens. */
 	set_nonblock(endpoint, true);
+	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), EINPROGRESS);
+	expect_value(poll_for(endpoint, POLLOUT, -1), POLLOUT | POLLERR | POLLHUP);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), ENOENT);
-	/* It is still as new. */
-	expect_ok(scif_bind(endpoint, 0));
+	/* It is bound, and can try again. */
+	expect_error(scif_bind(endpoint, 0), EINVAL);
+	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME), EINPROGRESS);
 }
 
 static void name_absent_node(void)

@@ -741,7 +741,7 @@ const struct rule rules[] = {
 	{ "name.connects", "linux/scif_services.h",
 	  "CONNECT_NAME connects to the endpoint that has the name, and tells both ports" },
 	{ "name.nobody", "linux/scif_services.h",
-	  "CONNECT_NAME to a name that nobody has is ENOENT, at once; nothing else changes" },
+	  "CONNECT_NAME to a name that nobody has is ENOENT, at once; it can be tried again" },
 	{ "name.absent-node", "linux/scif_services.h",
 	  "CONNECT_NAME to a node that is not there is ENODEV" },
 	{ "name.of-node", "linux/scif_services.h",

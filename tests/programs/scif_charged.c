@@ -6,13 +6,17 @@
  *	scif_charged rings GROUP RING	run in the cgroup with the folder GROUP: connections
  *	scif_charged limit GROUP	the same, where there is little memory
  *	scif_charged listeners		what a large backlog takes before anybody asks
+ *	scif_charged asker PORT		asks whoever connects for many signals behind his transfers
+ *	scif_charged asked GROUP NODE PORT	run in the cgroup: what that takes here
  *
- * Needs no second node. Prints TAP. To be run by root; nobody else must be in the cgroup. RING
- * is how large a ring of the module gets, of which each end has one.
+ * All but the last two need no second node; the engine of the last one's node takes half a minute
+ * for what it writes. Prints TAP. To be run by root; nobody else must be in the cgroup. RING is
+ * how large a ring of the module gets, of which each end has one.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -21,6 +25,7 @@
 #include <unistd.h>
 
 #include "checks.h"
+#include "children.h"
 #include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
@@ -38,6 +43,14 @@
 
 /* What is left in the cgroup with the limit. */
 #define LEFT		MIB
+
+/* Fewer than may wait for one end, and what each takes at least. */
+#define SIGNALS		4000
+#define SIGNAL_SIZE	64L
+#define ENDS		8
+#define WINDOW		0x10000000L
+#define SHORT		(64 * KIB)
+#define LONG		(3 * MIB)
 
 #define LISTENERS	500
 /* Much for a file, an endpoint and a listener, little for 1024 requests. */
@@ -280,6 +293,96 @@ static int test_listeners(void)
 	return finish_tests();
 }
 
+/* --- What a peer asks for --- */
+
+static void make_window(int fd)
+{
+	void *memory = mmap(NULL, LONG, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("mmap");
+	if (scif_register(fd, memory, LONG, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
+			  SCIF_MAP_FIXED) < 0)
+		die("SCIF_REG");
+}
+
+static void say(int fd)
+{
+	if (scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
+		die("SCIF_SEND");
+}
+
+static void hear(int fd)
+{
+	char byte;
+
+	if (scif_recv(fd, &byte, 1, SCIF_RECV_BLOCK) != 1)
+		die("SCIF_RECV");
+}
+
+static void ask(int fd)
+{
+	struct scifioctl_fence_signal signal = {
+		.roff = WINDOW, .flags = SCIF_FENCE_INIT_PEER | SCIF_SIGNAL_REMOTE,
+	};
+	int i;
+
+	make_window(fd);
+	say(fd);
+	hear(fd);
+	for (i = 0; i < SIGNALS; i++)
+		if (ioctl(fd, SCIF_FENCE_SIGNAL, &signal))
+			die("SCIF_FENCE_SIGNAL");
+	say(fd);
+	poll(&(struct pollfd){ .fd = fd }, 1, -1);
+	exit(0);
+}
+
+static void serve(__u16 port)
+{
+	int listener = listen_on(&port), fd;
+
+	/* Nobody waits for those who serve. */
+	signal(SIGCHLD, SIG_IGN);
+	printf("# listening\n");
+	fflush(stdout);
+	for (;;) {
+		fd = accept_from(listener);
+		if (!new_child())
+			ask(fd);
+		close(fd);
+	}
+}
+
+static int test_asked(__u16 node, __u16 port)
+{
+	struct scifioctl_copy copy = { .loffset = WINDOW, .roffset = WINDOW };
+	long wanted = ENDS * SIGNALS * SIGNAL_SIZE - BATCHES, before;
+	int fd[ENDS], i;
+
+	for (i = 0; i < ENDS; i++) {
+		fd[i] = connected(node, port);
+		make_window(fd[i]);
+		hear(fd[i]);
+	}
+	/* All others are behind the first one. */
+	for (i = 0; i < ENDS; i++) {
+		copy.len = i ? SHORT : LONG;
+		if (ioctl(fd[i], SCIF_WRITETO, &copy))
+			die("SCIF_WRITETO");
+	}
+	before = charged();
+	for (i = 0; i < ENDS; i++)
+		say(fd[i]);
+	for (i = 0; i < ENDS; i++)
+		hear(fd[i]);
+	test(charged() - before >= wanted,
+	     "signals that a peer has asked for are charged to whom they wait for: %ld KiB, of %ld",
+	     (charged() - before) / KIB, wanted / KIB);
+	return finish_tests();
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -294,8 +397,14 @@ int main(int argc, char **argv)
 		return test_limit();
 	if (argc == 2 && !strcmp(what, "listeners"))
 		return test_listeners();
+	if (argc == 3 && !strcmp(what, "asker"))
+		serve(atoi(argv[2]));
+	if (argc == 5 && !strcmp(what, "asked"))
+		return test_asked(atoi(argv[3]), atoi(argv[4]));
 	fprintf(stderr, "usage: scif_charged rings GROUP RING\n"
 		"       scif_charged limit GROUP\n"
-		"       scif_charged listeners\n");
+		"       scif_charged listeners\n"
+		"       scif_charged asker PORT\n"
+		"       scif_charged asked GROUP NODE PORT\n");
 	return 2;
 }

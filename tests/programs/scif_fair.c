@@ -2,13 +2,16 @@
 /*
  * What a user who takes all that he gets leaves to others.
  *
- *	scif_fair shares PERCENT	one user takes ports, windows and connections
+ *	scif_fair shares PERCENT	one user takes ports, windows, connections and watched nodes
  *	scif_fair listeners COUNT	one process has so many listeners, and connects and gives up
- *	scif_fair server PORT		accepts for ever
+ *	scif_fair rings NODE PORT OTHER	one user connects to PORT until there is no memory for
+ *					rings, another one to OTHER
+ *	scif_fair server PORT [USER]	accepts for ever, as that user
  *	scif_fair idle NODE PORT COUNT	has so many connections, and polls them
  *
- * The first two print TAP; the last says "ready", and ends when it is killed. "shares" is for
- * root, with a device that everybody may open and a module whose user_share is PERCENT.
+ * The first three print TAP; the last says "ready", and ends when it is killed. "shares" and
+ * "rings" are for root, with a device that everybody may open; for the former, user_share of the
+ * module is PERCENT.
  */
 #define _GNU_SOURCE
 #include <grp.h>
@@ -23,6 +26,8 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <linux/scif_services.h>
 
 #include "checks.h"
 #include "children.h"
@@ -39,6 +44,10 @@
 #define PORTS		65536
 #define CONNECTIONS	65536
 #define WINDOWS		131072
+#define WATCHED		1024
+
+/* Nodes that are not there. */
+#define ABSENT		1000
 
 static void allow(int resource, rlim_t most)
 {
@@ -104,6 +113,23 @@ static int take_windows(int fd, void *page)
 	return count;
 }
 
+/* Returns a descriptor of how a node stands. */
+static int watch(int fd, __u16 node)
+{
+	struct scif_node_status status = { .size = sizeof(status), .node = node };
+
+	return ioctl(fd, SCIF_NODE_STATUS, &status) ? -1 : status.fd;
+}
+
+static int watch_nodes(void)
+{
+	int fd = scif_open(), count = 0;
+
+	while (watch(fd, ABSENT + 1 + count) >= 0)
+		count++;
+	return count;
+}
+
 /* What is left for another user, while the greedy one holds what it has. */
 static int use_the_rest(void)
 {
@@ -117,23 +143,28 @@ static int use_the_rest(void)
 		return errno;
 	if (scif_send(pair.fd[0], "", 1, SCIF_SEND_BLOCK) != 1)
 		return errno;
+	if (watch(pair.fd[0], ABSENT) < 0)
+		return errno;
 	return 0;
 }
 
-static void try_the_rest(const char *what)
+static void try_the_rest(int (*use)(void), const char *what)
 {
 	pid_t child = new_child();
 	int status;
 
 	if (!child)
-		_exit(use_the_rest());
+		_exit(use());
 	status = wait_for_child(child);
-	test(!status, "another user connects and registers beside one who has all %s: %s", what,
+	test(!status, "another user has what he needs beside one who has all %s: %s", what,
 	     strerror(status >> 8));
 }
 
-/* Runs as the greedy user, and says what it has got; then it holds that until it is killed. */
-static void as_greedy(int (*take)(void), int wanted, const char *what)
+/*
+ * Runs as the greedy user, and says what it has got, which is to be so many if that is known; then
+ * it holds that until it is killed.
+ */
+static void as_greedy(int (*take)(void), int wanted, int (*use)(void), const char *what)
 {
 	int result[2], got[2] = { -1 };
 	pid_t child;
@@ -154,9 +185,9 @@ static void as_greedy(int (*take)(void), int wanted, const char *what)
 	if (read(result[0], got, sizeof(got)) != sizeof(got))
 		die("the greedy user has ended");
 	close(result[0]);
-	test(got[0] == wanted, "a user gets %d %s, of %d: %s", got[0], what, wanted,
-	     strerror(got[1]));
-	try_the_rest(what);
+	test(wanted ? got[0] == wanted : got[0] > 0, "a user gets %d %s, of %d: %s", got[0], what,
+	     wanted, strerror(got[1]));
+	try_the_rest(use, what);
 	kill(child, SIGKILL);
 	wait_for_child(child);
 }
@@ -185,11 +216,45 @@ static void test_shares(void)
 {
 	allow(RLIMIT_NOFILE, 200000);
 	allow(RLIMIT_MEMLOCK, RLIM_INFINITY);
-	as_greedy(take_ports, share(PORTS), "ports");
-	as_greedy(greedy_for_connections, share(CONNECTIONS) / 2 * 2, "connections");
-	as_greedy(greedy_for_windows, share(WINDOWS), "windows");
+	as_greedy(take_ports, share(PORTS), use_the_rest, "ports");
+	as_greedy(greedy_for_connections, share(CONNECTIONS) / 2 * 2, use_the_rest, "connections");
+	as_greedy(greedy_for_windows, share(WINDOWS), use_the_rest, "windows");
+	as_greedy(watch_nodes, share(WATCHED), use_the_rest, "watched nodes");
 	/* What was given back can be had again. */
-	as_greedy(take_ports, share(PORTS), "ports");
+	as_greedy(take_ports, share(PORTS), use_the_rest, "ports");
+}
+
+/* --- Rings where the peer reaches little --- */
+
+/* Of whom is to accept. */
+static __u16 peer_node, greedy_port, other_port;
+
+static int greedy_for_rings(void)
+{
+	int count = 0;
+
+	while (scif_connect(scif_open(), peer_node, greedy_port) >= 0)
+		count++;
+	if (errno != ENOMEM)
+		die("SCIF_CONNECT");
+	return count;
+}
+
+static int connect_beside(void)
+{
+	int fd;
+
+	become(OTHER);
+	fd = scif_open();
+	if (scif_connect(fd, peer_node, other_port) < 0)
+		return errno;
+	return scif_send(fd, "", 1, SCIF_SEND_BLOCK) == 1 ? 0 : errno;
+}
+
+static void test_rings(void)
+{
+	allow(RLIMIT_NOFILE, 200000);
+	as_greedy(greedy_for_rings, 0, connect_beside, "rings");
 }
 
 /* --- Many listeners --- */
@@ -261,13 +326,18 @@ static void test_listeners(int count)
 
 static noreturn void serve(__u16 port)
 {
+	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
 	int listener = listen_on(&port);
 
-	allow(RLIMIT_NOFILE, 100000);
 	printf("listening\n");
 	fflush(stdout);
-	for (;;)
-		accept_from(listener);
+	for (;;) {
+		/* If there is no memory, the other end is refused. */
+		if (ioctl(listener, SCIF_ACCEPTREQ, &argument))
+			continue;
+		if (ioctl(scif_open(), SCIF_ACCEPTREG, &argument.endpt))
+			die("SCIF_ACCEPTREG");
+	}
 }
 
 static noreturn void be_idle(__u16 node, __u16 port, int count)
@@ -301,13 +371,25 @@ int main(int argc, char **argv)
 		test_listeners(atoi(argv[2]));
 		return finish_tests();
 	}
-	if (argc == 3 && !strcmp(role, "server"))
+	if (argc == 5 && !strcmp(role, "rings")) {
+		peer_node = atoi(argv[2]);
+		greedy_port = atoi(argv[3]);
+		other_port = atoi(argv[4]);
+		test_rings();
+		return finish_tests();
+	}
+	if (argc >= 3 && !strcmp(role, "server")) {
+		allow(RLIMIT_NOFILE, 100000);
+		if (argc > 3)
+			become(atoi(argv[3]));
 		serve(atoi(argv[2]));
+	}
 	if (argc == 5 && !strcmp(role, "idle"))
 		be_idle(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
 	fprintf(stderr, "usage: scif_fair shares PERCENT\n"
 		"       scif_fair listeners COUNT\n"
-		"       scif_fair server PORT\n"
+		"       scif_fair rings NODE PORT OTHER\n"
+		"       scif_fair server PORT [USER]\n"
 		"       scif_fair idle NODE PORT COUNT\n");
 	return 2;
 }

@@ -238,6 +238,22 @@ fn flat_one_way(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
+/// Who has many connections leaves room for the rings of others, at both ends.
+fn fair(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        lab.shell(node, "chmod 666 /dev/scif")?;
+    }
+    let serve = |port, user| {
+        let arguments = ["server", port, user];
+        scif::start_server(lab, 1, "scif_fair", &arguments, 240)
+    };
+    // The users of the program.
+    let servers = [serve("2351", "65534")?, serve("2352", "65533")?];
+    scif::run_tap(lab, 0, "scif_fair", &["rings", "1", "2351", "2352"], 240)?;
+    servers.iter().for_each(|server| server.kill());
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_bounce::chosen", USUAL, chosen),
@@ -258,6 +274,7 @@ pub const TESTS: &[Test] = &[
     .seconds(180)
     .loses_engine()
     .by_name(),
+    Test::new("scif_bounce::fair", USUAL, fair).seconds(240),
     Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
     Test::new("scif_bounce::part", USUAL, part)
         .seconds(120)

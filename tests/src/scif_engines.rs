@@ -38,7 +38,7 @@ const SLOW: Need = Need {
 };
 
 /// Engines that take half a minute for what the program gives them.
-const CRAWLING: Need = Need {
+pub const CRAWLING: Need = Need {
     engine_rate: Some(2_000_000),
     ..SCIF_PAIR
 };

@@ -14,6 +14,7 @@ use crate::need::Need;
 use crate::need::ONE;
 use crate::need::PAIR;
 use crate::scif;
+use crate::scif_engines;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A node with neither NTB nor DMA engine, and the module not loaded.
@@ -136,6 +137,14 @@ fn cgroup(lab: &Lab) -> Result<()> {
     })
 }
 
+/// What a peer asks to be done behind transfers is paid for by whom it waits for.
+fn asked(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, 1, "scif_charged", &["asker", "2333"], 240)?;
+    Group::new(lab)?.run("asked", "1 2333")?;
+    server.kill();
+    Ok(())
+}
+
 /// Memory for requests is taken as they come.
 fn backlog(lab: &Lab) -> Result<()> {
     with_module(lab, || {
@@ -211,6 +220,10 @@ pub const TESTS: &[Test] = &[
         .seconds(120)
         // Others have no memory cgroups.
         .on_stock(),
+    Test::new("scif_limits::asked", scif_engines::CRAWLING, asked)
+        .seconds(240)
+        .on_stock()
+        .by_name(),
     Test::new("scif_limits::backlog", ALONE, backlog),
     Test::new("scif_limits::idle", ALONE, idle).seconds(120),
     Test::new("scif_limits::interrupted", SCIF_PAIR, interrupted).seconds(120),

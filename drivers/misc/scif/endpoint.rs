@@ -18,7 +18,7 @@
 //! endpoint, and is free again when the last one that has it is closed. Who watches sees what
 //! `standing.rs` shows.
 //!
-//! A name leads to a port, which a connector then asks as any other: who has a name need not listen
+//! A name leads to a port, which the peer asks as any other: who has a name need not listen
 //! yet. The name is the endpoint's that was given it, not that of the connections which it accepts.
 //!
 //! Front doors call these functions and add nothing of their own. Unless it says otherwise, a call may
@@ -44,7 +44,10 @@ mod tests;
 pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
     arguments::PortId,
-    logic::messages::Status,
+    logic::messages::{
+        Destination,
+        Status, //
+    },
     names::Name,
     peer::channel::State as ChannelState,
     sync::{
@@ -164,7 +167,26 @@ impl Endpoint {
     /// With `nonblocking` the first call starts, with EINPROGRESS, and later ones collect the
     /// result. A refused endpoint stays bound and can try again.
     pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortPair> {
-        let (connection, is_new) = self.begin_connect(peer)?;
+        self.connect_to(peer.node, Destination::of_port(peer.port), nonblocking)
+    }
+
+    /// Connects to the port that has a name: ENOENT if none has. For the rest see [`Endpoint::connect`].
+    pub(crate) fn connect_name(
+        &self,
+        node: u16,
+        name: Name,
+        nonblocking: bool,
+    ) -> Result<PortPair> {
+        let to = Destination {
+            port: 0,
+            class: name.class,
+            name: name.number,
+        };
+        self.connect_to(node, to, nonblocking)
+    }
+
+    fn connect_to(&self, node: u16, to: Destination, nonblocking: bool) -> Result<PortPair> {
+        let (connection, is_new) = self.begin_connect(node, to)?;
         if is_new && nonblocking {
             // The answer may be there already, but the first call always says "in progress":
             // that is what callers of a non-blocking connect are written for.
@@ -173,28 +195,20 @@ impl Endpoint {
         self.conclude(&connection, nonblocking)
     }
 
-    /// The request that was made and has not been concluded, if there is one; an error where none can
-    /// be made.
-    fn request_under_way(state: &State) -> Result<Option<Arc<Connection>>> {
-        match state {
-            State::Listening(..) => Err(EOPNOTSUPP),
-            State::Connected(..) => Err(EISCONN),
-            State::Closed => Err(EBADF),
-            State::Connecting(connection, _) => Ok(Some(connection.clone())),
-            State::Unbound | State::Bound(_) => Ok(None),
-        }
-    }
-
     /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
-    fn begin_connect(&self, peer: PortId) -> Result<(Arc<Connection>, bool)> {
+    fn begin_connect(&self, node: u16, to: Destination) -> Result<(Arc<Connection>, bool)> {
         let mut state = self.state.lock();
-        if let Some(connection) = Self::request_under_way(&state)? {
-            return Ok((connection, false));
+        match &*state {
+            State::Listening(..) => return Err(EOPNOTSUPP),
+            State::Connected(..) => return Err(EISCONN),
+            State::Closed => return Err(EBADF),
+            State::Connecting(connection, _) => return Ok((connection.clone(), false)),
+            State::Unbound | State::Bound(_) => (),
         }
-        if peer.port == 0 {
+        if to.port == 0 && to.class == 0 {
             return Err(EINVAL);
         }
-        let contact = self.scif.contact(peer.node)?;
+        let contact = self.scif.contact(node)?;
         let port = match &*state {
             State::Bound(port) => port.clone(),
             _ => {
@@ -203,11 +217,7 @@ impl Endpoint {
                 port
             }
         };
-        let ports = PortPair {
-            own: port.number,
-            peer: peer.port,
-        };
-        let connection = contact.request(ports, self.waiters.clone())?;
+        let connection = contact.request(port.number, to, self.waiters.clone())?;
         *state = State::Connecting(connection.clone(), port);
         Ok((connection, true))
     }
@@ -238,10 +248,11 @@ impl Endpoint {
             ChannelState::Established | ChannelState::PeerClosed => {
                 self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
-                return Ok(connection.ports);
+                return Ok(connection.ports());
             }
             ChannelState::Refused => match connection.refusal.copy() {
                 Some(Status::NoMemory) => ENOMEM,
+                Some(Status::Unknown) => ENOENT,
                 _ => ECONNREFUSED,
             },
             ChannelState::Lost | ChannelState::Closed => ENODEV,
@@ -275,28 +286,6 @@ impl Endpoint {
         }
         let bound = self.scif.names.bind(class, number, port)?;
         Ok(name.insert(bound).name.number)
-    }
-
-    /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].
-    ///
-    /// The caller looks the name up first, and waits for the peer's kernel only. A signal that ends this wait leaves
-    /// nothing behind.
-    pub(crate) fn connect_name(
-        &self,
-        node: u16,
-        name: Name,
-        nonblocking: bool,
-    ) -> Result<PortPair> {
-        if name.class == 0 {
-            return Err(EINVAL);
-        }
-        let under_way = Self::request_under_way(&self.state.lock())?;
-        if let Some(connection) = under_way {
-            return self.conclude(&connection, nonblocking);
-        }
-        let peer = self.scif.nodes.peer(node)?;
-        let port = self.scif.names.look_up(&peer, name)?;
-        self.connect(PortId { node, port }, nonblocking)
     }
 
     // ----- the end -----------------------------------------------------------------------------

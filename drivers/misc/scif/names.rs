@@ -3,48 +3,13 @@
 //! Names: numbers of 32 bits, in classes, by which a port is found.
 //!
 //! A port is 16 bits and belongs to whoever comes first; programs that have numbers of their own for
-//! what they offer bind those, and others look them up at the node. It is a service of peers beside
-//! SCIF's, which knows ports as numbers and nothing of endpoints: [`Names`] has the names of this node,
-//! [`Lookups`] asks one peer for its.
+//! what they offer bind those, and others ask the node for the port that has one, as they connect.
 //!
 //! A name is in the table as long as its [`BoundName`] exists. Each one is charged to the process that has bound
 //! it, and an endpoint has one at most, so there are no more of them than open files.
 //!
-//! A question is answered by the control work at once, out of the table, so that nothing is kept for it,
-//! however many a peer asks.
-//!
 //! Lock: `Names::inner` is a leaf.
 
-use crate::{
-    logic::{
-        envelope::{
-            Envelope,
-            ServiceId, //
-        },
-        messages::NameMessage, //
-    },
-    peer::{
-        control::AnnexOf,
-        questions::{
-            self,
-            Questions,
-            Reply, //
-        },
-        service::{
-            Attachment,
-            Service,
-            Violation, //
-        },
-        Peer, //
-    },
-    sync::{
-        fair_share::FairShares,
-        list::{
-            List,
-            Listed, //
-        }, //
-    },
-};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -54,7 +19,6 @@ use kernel::{
     },
     sync::{
         Arc,
-        ArcBorrow,
         Mutex, //
     },
 };
@@ -77,12 +41,11 @@ struct Inner {
     next: u32,
 }
 
-/// The names of this node, and the way to those of others.
+/// The names of this node.
 #[pin_data]
 pub(crate) struct Names {
     #[pin]
     inner: Mutex<Inner>,
-    peers: Arc<List<Lookups>>,
 }
 
 /// A port has this name until this is dropped.
@@ -117,17 +80,15 @@ impl Inner {
 }
 
 impl Names {
-    /// No names yet, and no peers. May sleep.
+    /// No names yet. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let inner = Inner {
             ports: RBTree::new(),
             next: FIRST_DYNAMIC,
         };
-        let peers = List::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 inner <- new_mutex!(inner, "Names::inner"),
-                peers,
             }),
             GFP_KERNEL,
         )
@@ -174,112 +135,6 @@ impl Names {
         let inner = self.inner.lock();
         let mut ports = inner.ports.iter();
         ports.try_for_each(|(name, port)| f(name, *port))
-    }
-
-    /// The port that has a name at a peer; see [`Lookups::ask`]. Interruptible.
-    pub(crate) fn look_up(&self, peer: &Arc<Peer>, name: Name) -> Result<u16> {
-        let lookups = self.peers.find(|lookups| Arc::ptr_eq(&lookups.peer, peer));
-        lookups.ok_or(ENODEV)?.ask(name)
-    }
-}
-
-/// The service by which peers ask.
-impl Service for Names {
-    fn id(&self) -> ServiceId {
-        ServiceId::NAMES
-    }
-
-    fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let lookups = Lookups::new(peer)?;
-        let attached = Attached {
-            _listed: self.peers.add(&lookups)?,
-            lookups,
-            names: self.into(),
-        };
-        Ok(Arc::new(attached, GFP_KERNEL)?)
-    }
-}
-
-/// What there is of names with one peer.
-struct Attached {
-    _listed: Listed<Lookups>,
-    lookups: Arc<Lookups>,
-    names: Arc<Names>,
-}
-
-impl Attachment for Attached {
-    fn message(&self, envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
-        let questions = &self.lookups.questions;
-        match NameMessage::from_envelope(envelope)? {
-            NameMessage::Lookup { token, class, name } => {
-                let name = Name {
-                    class,
-                    number: name,
-                };
-                let port = self.names.port(name).unwrap_or(0);
-                self.lookups
-                    .peer
-                    .answer(&NameMessage::Answer { token, port });
-            }
-            NameMessage::Answer { token, port: 0 } => questions.answered(token, Err(ENOENT)),
-            NameMessage::Answer { token, port } => questions.answered(token, Ok(port)),
-        }
-        Ok(())
-    }
-
-    fn refused(&self) -> Result<(), Violation> {
-        // It can be talked to without them. It says so for each question that was under way.
-        self.lookups.questions.close(EOPNOTSUPP).for_each(drop);
-        Ok(())
-    }
-
-    fn lost(&self) {
-        self.lookups.questions.close(ENODEV).for_each(drop);
-    }
-}
-
-/// So many at a time.
-const MOST: usize = 256;
-
-/// Questions to one peer: which port has a name there?
-///
-/// A peer that is lost, or has no such service, ends all of them, and those that come later.
-#[pin_data]
-struct Lookups {
-    peer: Arc<Peer>,
-    shares: FairShares,
-    #[pin]
-    questions: Questions<Reply<Result<u16>>>,
-}
-
-impl Lookups {
-    /// Nothing was asked yet. May sleep.
-    fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
-        let shares = FairShares::of(MOST)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                peer: peer.clone(),
-                shares,
-                questions <- Questions::new(MOST, 0),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Asks the peer. ENOENT if no port there has the name, EOPNOTSUPP if there are no names there, ENODEV
-    /// if the peer is lost, EAGAIN if the caller's user has its share of the questions that are under way. Interruptible;
-    /// nothing is left behind.
-    fn ask(&self, name: Name) -> Result<u16> {
-        let _share = self.shares.take()?.ok_or(EAGAIN)?;
-        let post = |token| {
-            self.peer.post(&NameMessage::Lookup {
-                token,
-                class: name.class,
-                name: name.number,
-            })
-        };
-        let wait = questions::wait_in_time(&self.peer);
-        self.questions.ask(post, wait)?
     }
 }
 

@@ -267,7 +267,6 @@ impl kernel::Module for ScifModule {
         // The services, a line each.
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(scif.clone(), GFP_KERNEL)?;
-        services.push(names.clone(), GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
             scif: scif.clone(),

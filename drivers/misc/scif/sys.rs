@@ -18,6 +18,7 @@ pub(crate) mod extent_table;
 pub(crate) mod fate;
 pub(crate) mod kernel_calls;
 pub(crate) mod ledger;
+pub(crate) mod memory_group;
 pub(crate) mod mmu_notifier;
 pub(crate) mod notifiers;
 pub(crate) mod ntb;

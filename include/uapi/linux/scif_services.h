@@ -42,7 +42,7 @@ struct scif_bind_name {
 
 /*
  * Connects to the endpoint that has the name on that node, as SCIF_CONNECT does
- * to a port. ENOENT, at once: there is no such name.
+ * to a port, also with O_NONBLOCK. ENOENT, at once: there is no such name.
  */
 struct scif_connect_name {
 	__u32 size;

@@ -42,6 +42,7 @@ use crate::{
     logic::{
         envelope::ChannelId,
         messages::{
+            Destination,
             Message,
             RingAddress, //
             Status,
@@ -103,7 +104,11 @@ pub(crate) struct PortPair {
 #[pin_data]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
-    pub(super) ports: PortPair,
+    pub(super) own_port: u16,
+    /// Whom it was asked for; of an end that was accepted, who has asked.
+    to: Destination,
+    /// The port of whom it was asked for by name, once the peer has said it.
+    named_port: SetOnce<u16>,
     pub(super) stream: Arc<Stream>,
     /// Has the stream told of news, until the peer can't have any.
     #[pin]
@@ -132,12 +137,17 @@ impl Connection {
     pub(super) fn new(
         contact: &Arc<Contact>,
         id: ChannelId,
-        ports: PortPair,
+        own_port: u16,
+        to: Destination,
         state: State,
         share: FairShare,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
-        let stream = Stream::new(&channel, contact.ring_size)?;
+        let stream = Stream::new(
+            &channel,
+            contact.ring_size,
+            contact.ring_shares.of_caller()?,
+        )?;
         let subscription = Subscription::to_channel(&channel.doorbells, id, stream.clone())?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
@@ -146,7 +156,9 @@ impl Connection {
         Arc::pin_init(
             pin_init!(Self {
                 channel,
-                ports,
+                own_port,
+                to,
+                named_port: SetOnce::new(),
                 stream,
                 subscription <- new_spinlock!(Some(subscription), "Connection::subscription"),
                 sent: Flow::new(),
@@ -173,17 +185,30 @@ impl Connection {
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.
-    pub(super) fn set_remote(&self, id: ChannelId, ring: &RingAddress) -> Result {
+    pub(super) fn set_remote(&self, id: ChannelId, port: u16, ring: &RingAddress) -> Result {
         self.stream.set_remote(ring)?;
+        self.named_port.populate(port);
         self.channel.set_remote(id);
         Ok(())
+    }
+
+    /// Returns the ports of both ends; the peer's is 0 as long as there is only a name for it.
+    pub(super) fn ports(&self) -> PortPair {
+        let peer = match self.to.port {
+            0 => self.named_port.copy().unwrap_or(0),
+            port => port,
+        };
+        PortPair {
+            own: self.own_port,
+            peer,
+        }
     }
 
     /// Returns the node and the port of the other end.
     pub(super) fn peer(&self) -> PortId {
         PortId {
             node: self.channel.node(),
-            port: self.ports.peer,
+            port: self.ports().peer,
         }
     }
 
@@ -207,11 +232,12 @@ impl Connection {
 
     /// What the events of its life are told.
     pub(super) fn traced(&self, result: Result) -> trace::Connection {
+        let ports = self.ports();
         trace::Connection {
             node: self.channel.node(),
             channel: self.channel.id.0,
-            own_port: self.ports.own,
-            peer_port: self.ports.peer,
+            own_port: ports.own,
+            peer_port: ports.peer,
             result: trace::errno(&result),
         }
     }
@@ -219,8 +245,9 @@ impl Connection {
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// The peer has accepted. Returns whether this end still wants the connection.
-    pub(super) fn accepted(&self, source: ChannelId, ring: &RingAddress) -> bool {
-        if self.channel.state() == State::Requested && self.set_remote(source, ring).is_err() {
+    pub(super) fn accepted(&self, source: ChannelId, port: u16, ring: &RingAddress) -> bool {
+        if self.channel.state() == State::Requested && self.set_remote(source, port, ring).is_err()
+        {
             return false;
         }
         let old = self
@@ -326,7 +353,7 @@ impl Connection {
                 // answered: the peer may already write.
                 self.channel.send_once(&Message::Cancel {
                     source: self.channel.id,
-                    port: self.ports.peer,
+                    to: self.to,
                 });
             }
             // A peer that is lost keeps what it might write to until it is forgotten.

@@ -7,9 +7,9 @@
 use super::{
     connection::{
         Connection,
-        Counts,
-        PortPair, //
+        Counts, //
     },
+    own_ring,
     ports::{
         Ports,
         Request, //
@@ -21,6 +21,7 @@ use crate::{
     logic::{
         envelope::ChannelId,
         messages::{
+            Destination,
             Message,
             Status, //
         },
@@ -28,6 +29,10 @@ use crate::{
     memory::{
         exports::Exports,
         remote_window::Remembered, //
+    },
+    names::{
+        Name,
+        Names, //
     },
     peer::{
         channel::{
@@ -75,7 +80,10 @@ pub(super) struct Contact {
     /// Bytes of a receive ring, at most.
     pub(super) ring_size: u32,
     pub(super) ports: Arc<Ports>,
+    names: Arc<Names>,
     shares: FairShares,
+    /// Of the memory of rings.
+    pub(super) ring_shares: FairShares,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
 }
@@ -89,6 +97,7 @@ impl Contact {
         let mappings = Mappings::new()?;
         let ways = Ways::new(peer, staging)?;
         let shares = FairShares::of(MAX_CHANNELS)?;
+        let ring_shares = own_ring::shares_of(peer.path())?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -99,7 +108,9 @@ impl Contact {
                 ways,
                 ring_size: scif.ring_size,
                 ports: scif.ports.clone(),
+                names: scif.names.clone(),
                 shares,
+                ring_shares,
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,
@@ -109,12 +120,17 @@ impl Contact {
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost, ENOSPC if the caller's user has its
     /// share of connections with it. The caller is inside
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
-    fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
+    fn insert(
+        self: &Arc<Self>,
+        own_port: u16,
+        to: Destination,
+        state: State,
+    ) -> Result<Arc<Connection>> {
         let share = self.shares.take()?.ok_or(ENOSPC)?;
         self.ways.staging.open()?;
         let id = self.connections.lock().next_id();
         // Without the lock, which the control work takes: who pays may have to wait.
-        let connection = Connection::new(self, id, ports, state, share)?;
+        let connection = Connection::new(self, id, own_port, to, state, share)?;
         let node = RBTreeNode::new(id, connection.clone(), GFP_KERNEL_ACCOUNT)?;
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
@@ -132,17 +148,18 @@ impl Contact {
     /// `waiters`. May sleep, does not wait for the peer.
     pub(super) fn request(
         self: &Arc<Self>,
-        ports: PortPair,
+        own_port: u16,
+        to: Destination,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Connection>> {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        let connection = self.insert(ports, State::Requested)?;
+        let connection = self.insert(own_port, to, State::Requested)?;
         connection.channel.attach(waiters);
         trace::connect(|| connection.traced(Ok(())));
         connection.channel.send_once(&Message::Connect {
             source: connection.channel.id,
-            source_port: ports.own,
-            port: ports.peer,
+            source_port: own_port,
+            to,
             ring: connection.stream.ring_address(),
         });
         Ok(connection)
@@ -151,27 +168,52 @@ impl Contact {
     /// Answers a request with a connection, or refuses it. May sleep, does not wait for the peer.
     pub(super) fn accept(self: &Arc<Self>, request: Request, port: u16) -> Result<Arc<Connection>> {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        let ports = PortPair {
-            own: port,
-            peer: request.source_port,
-        };
-        let connection = match self.insert(ports, State::Established) {
+        let from = Destination::of_port(request.source_port);
+        let connection = match self.insert(port, from, State::Established) {
             Ok(connection) => connection,
             Err(error) => {
                 request.refuse(Status::NoMemory);
                 return Err(error);
             }
         };
-        let known = connection.set_remote(request.source, &request.ring);
+        let known = connection.set_remote(request.source, request.source_port, &request.ring);
         trace::accept(|| connection.traced(known));
         known.inspect_err(|_| connection.close())?;
         let target = request.source;
         request.answer(&Message::Accept {
             target,
             source: connection.channel.id,
+            port,
             ring: connection.stream.ring_address(),
         });
         Ok(connection)
+    }
+
+    /// The peer asks for a connection: queues the request, or refuses it. May sleep.
+    pub(super) fn requested(&self, to: Destination, request: Request) {
+        match self.port_of(to) {
+            Some(port) => self.ports.requested(port, request),
+            None => request.refuse(Status::Unknown),
+        }
+    }
+
+    /// The peer's connector with this id has given up: refuses its request, if that is queued. May sleep.
+    pub(super) fn cancelled(&self, source: ChannelId, to: Destination) {
+        // Without its name a listener is closed, and has refused all.
+        if let Some(port) = self.port_of(to) {
+            self.ports.cancelled(&self.peer, source, port);
+        }
+    }
+
+    /// Finds the port that a connector of the peer wants; none if nobody has the name. May sleep.
+    fn port_of(&self, to: Destination) -> Option<u16> {
+        match to.class {
+            0 => Some(to.port),
+            class => self.names.port(Name {
+                class,
+                number: to.name,
+            }),
+        }
     }
 
     /// Finds a connection by the id that the peer names.

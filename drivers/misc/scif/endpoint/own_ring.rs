@@ -5,7 +5,7 @@
 //! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
 //! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
 //! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
-//! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
+//! whether anybody receives or not, and charged to whom the connection belongs to. Large rings share what there is for
 //! them ([`Share`]). The first area is kept to the end.
 //!
 //! Only the receiver goes on to the second area. Everything that the peer writes, header and
@@ -20,6 +20,9 @@
 //! A ring that is full grows, and who has many connections can fill many. Each is charged to its
 //! owner, but not every system limits what an owner may have. So only a part of the memory is for what
 //! rings have beyond the [`COMMON`] size, which each may have; who comes too late stays at that.
+//!
+//! Of that each user has a share with each node ([`shares_of`]). Where the peer reaches little, the share is one of all that
+//! it reaches, so that others find a place there, too.
 
 use crate::{
     logic::ring::{
@@ -27,7 +30,12 @@ use crate::{
         Corrupt,
         Geometry, //
     },
+    sync::fair_share::{
+        FairShare,
+        FairShares, //
+    },
     sys::{
+        memory_group::MemoryGroup,
         reached,
         shared_memory::{
             Payer,
@@ -78,6 +86,8 @@ pub(super) struct OwnRing {
     second: SetOnce<KBox<Area>>,
     /// Whether the next byte lies there; written by the receiver.
     has_moved: Atomic<bool>,
+    /// What its user has of the memory for rings because of it.
+    share: FairShare,
     /// Whether the peer may be given more memory.
     #[pin]
     open: Mutex<bool>,
@@ -93,14 +103,14 @@ pub(super) struct Unread<'a> {
 
 impl OwnRing {
     /// A ring that may become as large as `limit` bytes, a power of two. The caller is inside the
-    /// peer, and pays. May sleep.
-    pub(super) fn new(path: &dyn Path, limit: u32) -> Result<impl PinInit<Self>> {
+    /// peer, and pays; the `share` begins with nothing. May sleep.
+    pub(super) fn new(path: &dyn Path, limit: u32, share: FairShare) -> Result<impl PinInit<Self>> {
         let most = 1 << path.limits().ring.max(SMALLEST).ilog2();
         let limit = Geometry::new(limit.min(most)).ok_or(EINVAL)?;
         // The largest power of two that finds a place in the page.
         let mut first = limit.size().min(1 << (PAGE_SIZE - HEADER).ilog2());
         let head = loop {
-            match path.share(HEADER + first as usize, Payer::Caller) {
+            match make(path, HEADER + first as usize, Payer::Caller, &share) {
                 Err(ENOMEM) if first / 2 >= SMALLEST => first /= 2,
                 head => break head?,
             }
@@ -111,6 +121,7 @@ impl OwnRing {
             first,
             limit,
             second: SetOnce::new(),
+            share,
             has_moved: Atomic::new(false),
             open <- new_mutex!(true, "OwnRing::open"),
         }))
@@ -164,8 +175,8 @@ impl OwnRing {
     }
 
     /// Makes the second area, as large as the ring may become or as there is memory for: its address, and size. ENOSPC if
-    /// the ring has all that it may have. The control work; may sleep.
-    pub(super) fn grow(&self, path: &dyn Path) -> Result<(u64, u32)> {
+    /// the ring has all that it may have. The control work, for whom the `group` pays; may sleep.
+    pub(super) fn grow(&self, path: &dyn Path, group: &MemoryGroup) -> Result<(u64, u32)> {
         let open = self.open.lock();
         if !*open {
             return Err(ENOTCONN);
@@ -176,7 +187,7 @@ impl OwnRing {
             return Err(ENOSPC);
         }
         let area = loop {
-            match self.make_area(path, size) {
+            match self.make_area(path, size, group) {
                 // A little more is better than nothing, and easier to be had in one piece.
                 Err(ENOMEM) if size / 2 > before => size /= 2,
                 area => break area?,
@@ -187,16 +198,15 @@ impl OwnRing {
         Ok((address, size))
     }
 
-    fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
+    fn make_area(&self, path: &dyn Path, size: u32, group: &MemoryGroup) -> Result<Area> {
         let share = if size > COMMON {
-            let limit = reached::end_of_memory() / PARTS;
-            Some(Share::take_of(limit, size.into()).ok_or(ENOMEM)?)
+            Some(Share::take_of(for_large(), size.into()).ok_or(ENOMEM)?)
         } else {
             None
         };
         Ok(Area {
             _share: share,
-            memory: path.share(size as usize, Payer::OwnerOf(&self.head))?,
+            memory: make(path, size as usize, Payer::Group(group), &self.share)?,
             geometry: Geometry::new(size).ok_or(EINVAL)?,
         })
     }
@@ -209,6 +219,27 @@ impl OwnRing {
             second.memory.unmap();
         }
     }
+}
+
+/// Returns the shares of users in the memory of the rings that a peer writes to. May sleep.
+pub(super) fn shares_of(path: &dyn Path) -> Result<FairShares> {
+    let all = path.limits().rings.unwrap_or_else(for_large);
+    FairShares::of(usize::try_from(all)?)
+}
+
+/// Makes memory of a ring, and counts it in the share of a user: ENOMEM if that is too much.
+fn make(path: &dyn Path, len: usize, payer: Payer<'_>, share: &FairShare) -> Result<SharedMemory> {
+    let memory = path.share(len, payer)?;
+    let is_counted = path.limits().rings.is_some() || len > COMMON as usize;
+    if is_counted && !share.add(memory.len()) {
+        return Err(ENOMEM);
+    }
+    Ok(memory)
+}
+
+/// Returns how many bytes large rings may have together.
+fn for_large() -> u64 {
+    reached::end_of_memory() / PARTS
 }
 
 /// Bytes of a ring that are not counted.

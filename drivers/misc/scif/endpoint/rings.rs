@@ -142,7 +142,7 @@ impl Stream {
             return;
         };
         let grown = match self.channel.state() {
-            State::Established => self.own.grow(self.channel.path()),
+            State::Established => self.own.grow(self.channel.path(), &self.channel.group),
             // Nobody receives any more.
             _ => Err(ENOTCONN),
         };

@@ -121,19 +121,20 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
         Message::Connect {
             source,
             source_port,
-            port,
+            to,
             ring,
         } => match Request::new(peer, source, source_port, ring) {
-            Ok(request) => contact.ports.requested(port, request),
+            Ok(request) => contact.requested(to, request),
             Err(_) => peer.answer(&Message::Refuse {
                 target: source,
                 reason: Status::NoMemory,
             }),
         },
-        Message::Cancel { source, port } => contact.ports.cancelled(peer, source, port),
+        Message::Cancel { source, to } => contact.cancelled(source, to),
         Message::Accept {
             target,
             source,
+            port,
             ring,
         } => {
             const NOT_REQUESTED: &str = "it accepts what was not requested";
@@ -144,7 +145,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             if channel.remote().is_ok() {
                 return Err(NOT_REQUESTED);
             }
-            if !connection.accepted(source, &ring) {
+            if !connection.accepted(source, port, &ring) {
                 // The connector has given up: so the connection is closed as soon as it exists.
                 channel.send_once(&Message::Close {
                     target: source,

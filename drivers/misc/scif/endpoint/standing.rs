@@ -82,7 +82,7 @@ impl Facts {
             peer: Some(connection.peer()),
             channel: Some(connection.channel.id.0),
             traffic: Some(connection.traffic()),
-            ..Self::new(state, Some(connection.ports.own))
+            ..Self::new(state, Some(connection.own_port))
         }
     }
 }

@@ -39,7 +39,8 @@ use crate::{
     },
     sync::{
         awake::Awake,
-        call_lock::CallLock, //
+        call_lock::CallLock,
+        fair_share::FairShare, //
     },
     sys::{
         buffer::Buffer,
@@ -121,10 +122,10 @@ impl Rung for Stream {
 }
 
 impl Stream {
-    /// Our end of a stream, with a ring that may become as large as `limit` bytes, a power of two. The
-    /// caller is inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<Arc<Self>> {
-        let own = OwnRing::new(channel.path(), limit)?;
+    /// Our end of a stream, with a ring that may become as large as `limit` bytes, a power of two; its
+    /// user's `share` begins with nothing. The caller is inside the peer. May sleep.
+    pub(super) fn new(channel: &Arc<Channel>, limit: u32, share: FairShare) -> Result<Arc<Self>> {
+        let own = OwnRing::new(channel.path(), limit, share)?;
         let doorbell = channel.doorbells.for_data(channel.id.0);
         let room_wish = Wish::none(ROOM_WANTED, ROOM_DOORBELL, doorbell, CONSUMED);
         let data_wish = Wish::none(DATA_WANTED, DATA_DOORBELL, doorbell, PRODUCED);

@@ -49,8 +49,6 @@ impl ServiceId {
     pub(crate) const PEER: Self = Self(0);
     /// SCIF.
     pub(crate) const SCIF: Self = Self(1);
-    /// Names by which ports are found.
-    pub(crate) const NAMES: Self = Self(2);
 }
 
 /// An id by which one side knows its end of a channel: a number that comes again after all others, opaque to the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages of each service, each defined once.
+//! The messages of SCIF, each defined once.
 //!
 //! Everything that depends on what messages SCIF has comes from one table, [`message_table`]: the
 //! enum, how it is put into an envelope and taken out again, and what the tests
@@ -53,6 +53,28 @@ structure_field! {
         && ring.limit.is_power_of_two()
         && ring.limit >= ring.size
         && ring.address.checked_add(u64::from(ring.size)).is_some()
+}
+
+structure_field! {
+    /// Whom a connector wants: the listener on a port, or the one with a name. There is no class 0.
+    pub(crate) struct Destination {
+        /// 0 if there is a name.
+        port: u16,
+        /// 0 if there is a port.
+        class: u32,
+        name: u32,
+    } if |to| to.class == 0 || to.port == 0
+}
+
+impl Destination {
+    /// Names the listener on a port.
+    pub(crate) const fn of_port(port: u16) -> Self {
+        Self {
+            port,
+            class: 0,
+            name: 0,
+        }
+    }
 }
 
 structure_field! {
@@ -151,19 +173,19 @@ macro_rules! message_table {
             /// A control message of SCIF.
             pub(crate) enum Message of ServiceId::SCIF;
 
-            /// Asks the listener on `port` for a connection.
+            /// Asks a listener for a connection.
             1 Connect {
                 source: ChannelId,
                 source_port: u16,
-                port: u16,
+                to: Destination,
                 ring: RingAddress,
             };
 
-            /// The listener's answer: the connection exists.
-            2 Accept to target { source: ChannelId, ring: RingAddress };
+            /// The answer of the listener on `port`: the connection exists.
+            2 Accept to target { source: ChannelId, port: u16, ring: RingAddress };
 
-            /// The connector gives up a request for this port that has not been answered.
-            3 Cancel { source: ChannelId, port: u16 };
+            /// The connector gives up a request that has not been answered.
+            3 Cancel { source: ChannelId, to: Destination };
 
             /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and
             /// its ring wants no more data.
@@ -210,7 +232,7 @@ macro_rules! message_table {
             /// does not reach (`staging.rs`): this many, for `size` bytes each.
             13 StagingOffer { address: u64, slots: u32, size: u32 };
 
-            /// The listener refuses a request.
+            /// The listener refuses a request, or there is no such name.
             128 Refuse to target { reason: Status } if reason != Status::Done;
 
             /// Nothing more will be written into the ring of the closed connection.
@@ -285,19 +307,4 @@ impl Field for Option<(u64, u64)> {
         let pair = (u64::read(fields)?, u64::read(fields)?);
         Ok(is_there.then_some(pair))
     }
-}
-
-define_messages! {
-    /// A question about a name, or the answer to one: which port has it at the receiver?
-    ///
-    /// A name is a number of 32 bits in a class, which is one, too. Classes do not know of each other;
-    /// there is none of the number 0. A token stands for a question, means nothing to the one who answers, and
-    /// comes back with the answer.
-    pub(crate) enum NameMessage of ServiceId::NAMES;
-
-    /// Which port has the name?
-    1 Lookup { token: u32, class: u32, name: u32 } if class != 0;
-
-    /// This port has it; nobody if it is 0.
-    128 Answer { token: u32, port: u16 };
 }

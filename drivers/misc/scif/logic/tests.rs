@@ -19,6 +19,7 @@ use super::{
     },
     marks,
     messages::{
+        Destination,
         Grant,
         Message,
         Offer,
@@ -45,20 +46,26 @@ const MESSAGES: [Message; 22] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
     let (reason, status) = (Status::NoMemory, Status::Unknown);
+    let to = Destination {
+        port: 0,
+        class: 4,
+        name: 5,
+    };
     [
         Message::Connect {
             source,
             source_port,
-            port,
+            to,
             ring,
         },
         Message::Accept {
             target,
             source,
+            port,
             ring,
         },
         Message::Refuse { target, reason },
-        Message::Cancel { source, port },
+        Message::Cancel { source, to },
         Message::Close { target, source },
         Message::CloseDone { target },
         Message::RingWanted { target },
@@ -184,8 +191,9 @@ mod message_cases {
         assert!(slot[8..].iter().all(|byte| *byte == 0));
         let [connect, ..] = MESSAGES;
         let slot = connect.envelope().encode();
-        assert_eq!(&slot[8..16], [4, 3, 2, 1, 1, 0, 2, 0]);
-        assert_eq!(&slot[16..24], RING.address.to_le_bytes());
+        assert_eq!(&slot[8..16], [4, 3, 2, 1, 1, 0, 0, 0]);
+        assert_eq!(&slot[16..24], [4, 0, 0, 0, 5, 0, 0, 0]);
+        assert_eq!(&slot[24..32], RING.address.to_le_bytes());
     }
 
     #[test]
@@ -221,14 +229,16 @@ mod message_cases {
         let [connect, accept, refuse, ..] = MESSAGES;
         // Nobody, a ring of no size, and one that goes beyond all addresses.
         assert!(refuses(connect, 0, 0)? && refuses(accept, 0, 0)?);
-        assert!(refuses(connect, 16, 0)? && refuses(connect, 16, 4095)?);
-        assert!(!refuses(connect, 16, 8192)? && !refuses(connect, 20, u32::MAX)?);
+        assert!(refuses(connect, 24, 0)? && refuses(connect, 24, 4095)?);
+        assert!(!refuses(connect, 24, 8192)? && !refuses(connect, 28, u32::MAX)?);
         // One that may become smaller than it is.
-        assert!(refuses(connect, 24, 2048)? && refuses(connect, 24, 8191)?);
+        assert!(refuses(connect, 32, 2048)? && refuses(connect, 32, 8191)?);
+        // A port beside a name.
+        assert!(refuses(connect, 4, 0x0001_0001)?);
         let highest = Message::Connect {
             source: SOURCE,
             source_port: 1,
-            port: 2,
+            to: Destination::of_port(2),
             ring: RingAddress {
                 address: u64::MAX - 4095,
                 ..RING

@@ -5,6 +5,7 @@
 
 use crate::logic::address_space::Range;
 use kernel::{
+    alloc::Flags,
     prelude::*,
     rbtree::RBTree,
     sync::Arc, //
@@ -217,6 +218,11 @@ mod tests {
     }
 }
 
+/// The caller pays for a list of so many elements: for [`Few::collect`].
+pub(crate) fn paid_by_caller(_: usize) -> Flags {
+    GFP_KERNEL_ACCOUNT
+}
+
 /// See [`Few::push`].
 const NO_ROOM: Error = ENOBUFS;
 
@@ -246,15 +252,18 @@ impl<T> Few<T> {
     }
 
     /// Has `find` push the elements, under a lock that others need: again, with more room, as long as there is too little.
-    /// The memory is allocated without that lock, as who pays may have to wait. May sleep.
-    pub(crate) fn collect(mut find: impl FnMut(&mut Self) -> Result) -> Result<Self> {
+    /// The memory is allocated without that lock, as who pays may have to wait; how, `flags` says of so many. May sleep.
+    pub(crate) fn collect(
+        flags: fn(usize) -> Flags,
+        mut find: impl FnMut(&mut Self) -> Result,
+    ) -> Result<Self> {
         let (mut this, mut room) = (Self::new(), 8);
         while let Err(error) = find(&mut this) {
             if error != NO_ROOM {
                 return Err(error);
             }
             this = Self::new();
-            this.rest.reserve(room, GFP_KERNEL_ACCOUNT)?;
+            this.rest.reserve(room, flags(room))?;
             room *= 2;
         }
         Ok(this)

@@ -21,6 +21,7 @@ use super::{
         self,
         holder,
         overlaps,
+        paid_by_caller,
         take_first,
         Few, //
     },
@@ -58,6 +59,7 @@ use crate::{
     }, //
 };
 use kernel::{
+    alloc::Flags,
     new_mutex,
     page::PAGE_SHIFT,
     prelude::*,
@@ -115,10 +117,10 @@ impl RemoteWindows {
     ///
     /// [`Peer::wait_for_handled`]: crate::peer::Peer::wait_for_handled
     pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
-        match self.cover(range, protection) {
+        match self.cover(range, protection, paid_by_caller) {
             Err(ENXIO) => {
                 self.channel.wait_for_handled()?;
-                self.cover(range, protection)
+                self.cover(range, protection, paid_by_caller)
             }
             covered => covered,
         }
@@ -126,9 +128,14 @@ impl RemoteWindows {
 
     /// The windows that hold all of `range`. ENXIO for a gap, or ENOMEM if there may be one for lack of
     /// memory, EACCES if one of them does not allow `protection`.
-    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
+    pub(crate) fn cover(
+        &self,
+        range: Range,
+        protection: u32,
+        flags: fn(usize) -> Flags,
+    ) -> Result<Few<RemotePiece>> {
         // On an error they are let go after the lock.
-        Few::collect(|pieces| {
+        Few::collect(flags, |pieces| {
             let tables = self.tables.lock();
             let gap = if tables.lacking { ENOMEM } else { ENXIO };
             range_tree::cover(&tables.windows, range, gap, |window, offset, len| {
@@ -166,10 +173,10 @@ impl RemoteWindows {
         range: Range,
         protection: u32,
     ) -> Result<KVVec<RemotePiece>> {
-        let pieces = match self.cover(range, protection) {
+        let pieces = match self.cover(range, protection, paid_by_caller) {
             Err(ENXIO) => {
                 self.channel.wait_for_handled_within(MMAP_LIMIT)?;
-                self.cover(range, protection)?
+                self.cover(range, protection, paid_by_caller)?
             }
             covered => covered?,
         };

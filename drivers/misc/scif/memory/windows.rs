@@ -44,6 +44,7 @@ use crate::{
     }, //
 };
 use kernel::{
+    alloc::Flags,
     new_mutex,
     page::PAGE_SIZE,
     prelude::*,
@@ -298,9 +299,14 @@ impl Windows {
 
     /// The windows that hold all of `range`, each taken into use. ENXIO for a gap, EACCES if one
     /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
-    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<LocalPiece>> {
+    pub(crate) fn cover(
+        &self,
+        range: Range,
+        protection: u32,
+        flags: fn(usize) -> Flags,
+    ) -> Result<Few<LocalPiece>> {
         // On an error those that were taken are let go after the lock.
-        Few::collect(|pieces| {
+        Few::collect(flags, |pieces| {
             let active = self.active.lock();
             range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
                 if window.protection & protection != protection {

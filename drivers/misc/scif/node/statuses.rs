@@ -3,8 +3,8 @@
 //! How all the nodes stand that are here, or that anybody watches.
 //!
 //! There is a [`NodeStatus`] for each node that has a peer, or that was asked for; those that nobody has any more
-//! go when another one is needed. Where there are so many already, processes get no further one; a peer gets
-//! one in any case, and of peers there are no more than links.
+//! go when another one is needed. Where there are so many already, or so many that the caller's user was the first to ask
+//! for, processes get no further one; a peer gets one in any case, and of peers there are no more than links.
 //!
 //! This node's own status is there from the beginning, and follows it when it gets its id.
 //!
@@ -14,6 +14,10 @@ use crate::{
     peer::status::{
         Held,
         NodeStatus, //
+    },
+    sync::fair_share::{
+        FairShare,
+        FairShares, //
     },
     sys::{
         chardev::{
@@ -49,9 +53,15 @@ use kernel::{
 /// With so many statuses, processes get no further ones.
 const MOST: usize = 1024;
 
+/// A status, and what it takes of the share of the user who was the first to ask for it.
+struct Watched {
+    status: Arc<NodeStatus>,
+    _share: Option<FairShare>,
+}
+
 struct Table {
     this: Arc<NodeStatus>,
-    others: KVec<Arc<NodeStatus>>,
+    others: KVec<Watched>,
 }
 
 /// The status of each node that has one.
@@ -59,6 +69,7 @@ struct Table {
 pub(crate) struct Statuses {
     /// Of this node.
     generation: u64,
+    shares: FairShares,
     #[pin]
     table: Mutex<Table>,
 }
@@ -69,9 +80,11 @@ impl Statuses {
         let this = NodeStatus::new(own_id, false)?;
         this.is_this(generation);
         let others = KVec::new();
+        let shares = FairShares::of(MOST)?;
         Arc::pin_init(
             pin_init!(Self {
                 generation,
+                shares,
                 table <- new_mutex!(Table { this, others }, "Statuses::table"),
             }),
             GFP_KERNEL,
@@ -83,16 +96,18 @@ impl Statuses {
         let replaced = {
             let mut table = self.table.lock();
             table.this.set_node(id);
-            let position = table.others.iter().position(|other| other.node() == id);
+            let mut others = table.others.iter();
+            let position = others.position(|other| other.status.node() == id);
             position.and_then(|position| table.others.remove(position).ok())
         };
         if let Some(replaced) = replaced {
             // Whoever has asked for that node before watches this one.
-            replaced.is_this(self.generation);
+            replaced.status.is_this(self.generation);
         }
     }
 
-    /// That of a node, which need not be there: ENOSPC if processes watch too many. May sleep.
+    /// That of a node, which need not be there: ENOSPC if processes watch too many, or the caller's user has its share.
+    /// May sleep.
     pub(crate) fn get(&self, node: u16) -> Result<Held> {
         self.hold(node, true)
     }
@@ -102,23 +117,43 @@ impl Statuses {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
-        let new = NodeStatus::new(node, for_process)?;
+        // Those that nobody has give way.
+        while self.take_idle().is_some() {}
+        let _share = match for_process {
+            true => Some(self.shares.take()?.ok_or(ENOSPC)?),
+            false => None,
+        };
+        let new = Watched {
+            status: NodeStatus::new(node, for_process)?,
+            _share,
+        };
+        // What is not added is dropped after the lock.
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
             return Ok(held);
         }
-        // Those that nobody has give way.
-        table.others.retain(|status| !status.is_idle());
         if table.others.len() >= MOST && for_process {
             return Err(ENOSPC);
         }
-        let held = Held::new(&new);
-        table.others.push(new, GFP_KERNEL)?;
+        table.others.reserve(1, GFP_KERNEL)?;
+        let held = Held::new(&new.status);
+        let _ = table.others.push_within_capacity(new);
         Ok(held)
     }
 
+    /// Takes out one that nobody has. May sleep.
+    fn take_idle(&self) -> Option<Watched> {
+        let mut table = self.table.lock();
+        let idle = table
+            .others
+            .iter()
+            .position(|other| other.status.is_idle())?;
+        table.others.remove(idle).ok()
+    }
+
     fn find(table: &Table, node: u16) -> Option<Held> {
-        let mut all = Iterator::chain(core::iter::once(&table.this), table.others.iter());
+        let others = table.others.iter().map(|other| &other.status);
+        let mut all = Iterator::chain(core::iter::once(&table.this), others);
         all.find(|status| status.node() == node).map(Held::new)
     }
 

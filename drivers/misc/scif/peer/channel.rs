@@ -32,11 +32,18 @@ use crate::{
         in_flight::InFlight,
         patience::Patience, //
     },
-    sys::wait::WaitQueue,
+    sys::{
+        memory_group::{
+            without_waiting,
+            MemoryGroup, //
+        },
+        wait::WaitQueue, //
+    },
     transport::engine::ChosenEngine, //
 };
 use core::ops::Deref;
 use kernel::{
+    alloc::Flags,
     new_spinlock_irq,
     prelude::*,
     sync::{
@@ -110,6 +117,8 @@ pub(crate) struct Channel {
     owner: Arc<dyn Owner>,
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
+    /// Pays for what others allocate on account of this end: that of the process that has made it.
+    pub(crate) group: MemoryGroup,
     remote: SetOnce<ChannelId>,
     engine: SetOnce<ChosenEngine>,
     #[pin]
@@ -155,6 +164,11 @@ impl OwnedChannelUse {
         self.0.owned_uses.is_closed()
     }
 
+    /// Returns who pays for what others allocate on account of this use.
+    pub(crate) fn group(&self) -> &MemoryGroup {
+        &self.0.group
+    }
+
     /// Whether this end is closed, and whoever waits for the peer on its account is to stop. Any context.
     pub(crate) fn is_given_up(&self) -> bool {
         self.0.is_given_up.load(Acquire)
@@ -198,6 +212,7 @@ impl Channel {
                 hold <- new_spinlock_irq!(Some(hold), "Channel::hold"),
                 owner,
                 id,
+                group: MemoryGroup::current(),
                 remote: SetOnce::new(),
                 engine: SetOnce::new(),
                 choosing <- new_spinlock_irq!((), "Channel::choosing"),
@@ -265,6 +280,14 @@ impl Channel {
         if let Some(reservation) = reservation {
             self.peer().send(reservation, message);
         }
+    }
+
+    /// Reserves memory for what the peer has asked for, on account of this end. Does not wait for it: the peer asks again.
+    pub(crate) fn reserve_for_peer<T>(
+        &self,
+        reserve: impl FnOnce(Flags) -> Result<T>,
+    ) -> Result<T> {
+        self.group.pays_for(|| reserve(without_waiting()))
     }
 
     // ----- state and waiters -------------------------------------------------------------------

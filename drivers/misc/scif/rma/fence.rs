@@ -292,7 +292,9 @@ impl Transfers {
             return;
         }
         let marks = self.marks.as_arc_borrow();
-        let deferred = Reservation::new(GFP_KERNEL)
+        let deferred = self
+            .channel
+            .reserve_for_peer(Reservation::new)
             .and_then(|reservation| marks.defer_answer(sequence, token, reservation));
         if deferred.is_err() {
             self.answer(token, Status::NoMemory, sequence);

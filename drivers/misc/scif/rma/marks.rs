@@ -332,7 +332,7 @@ impl Marks {
         token: u32,
         reservation: Reservation,
     ) -> Result {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let node = self.channel.reserve_for_peer(RBTreeNodeReservation::new)?;
         self.defer(move |deferred, place| {
             let node = node.into_node((sequence, place), (token, reservation));
             deferred.answers.insert(node);
@@ -342,11 +342,10 @@ impl Marks {
     /// Gives a signal once all transfers that were started so far have ended, and all signals that were asked for before
     /// have been given. EAGAIN if too much waits already. May sleep, does not wait for the peer.
     pub(super) fn defer_signal(self: ArcBorrow<'_, Self>, signal: Signal, asker: Asker) -> Result {
-        let node = RBTreeNodeReservation::new(match asker {
-            Asker::This => GFP_KERNEL_ACCOUNT,
-            // Whoever handles the peer's messages does not pay for that.
-            Asker::Peer => GFP_KERNEL,
-        })?;
+        let node = match asker {
+            Asker::This => RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT),
+            Asker::Peer => self.channel.reserve_for_peer(RBTreeNodeReservation::new),
+        }?;
         self.defer(move |deferred, place| {
             // Looked at under the lock, so that a later one never stands for less.
             let node = node.into_node((self.last_issued(), place), (signal, asker));

@@ -54,9 +54,11 @@ use crate::{
             RemoteWindow, //
         }, //
     },
-    peer::control::Reservation, //
+    peer::control::Reservation,
+    sys::memory_group::without_waiting, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         Arc,
@@ -124,6 +126,16 @@ const MOST_PIECES: usize = 1024;
 /// The same, if there is no other way.
 const MOST_PIECES_IN_NEED: usize = 1 << 16;
 
+/// Returns how the control work allocates a list of so many windows: if there are many, whom this end belongs to pays, and
+/// it does not wait.
+fn flags_for(windows: usize) -> Flags {
+    if windows <= MOST_PIECES {
+        GFP_KERNEL
+    } else {
+        without_waiting()
+    }
+}
+
 /// A part of one window: ENXIO if it is not inside, EACCES if it must not be written.
 fn part_of(window: Arc<RemoteWindow>, range: Range) -> Result<RemotePiece> {
     if !window.range.contains(&range) {
@@ -161,13 +173,18 @@ impl Transfers {
             id => Some(self.remote_windows.take_unlisted(id).ok_or(ENXIO)?),
         };
         let destination = Range::from_parts(asked.destination, asked.len).map_err(|_| ENXIO)?;
-        let remote = match window {
-            None => self.remote_windows.cover(destination, PROTECTION_WRITE)?,
-            Some(window) => Few::one(part_of(window, destination)?),
-        };
         let source = Range::from_parts(asked.source, asked.len).map_err(|_| ENXIO)?;
         let surroundings = Surroundings::of(&self.channel)?;
-        let local = self.windows.cover(source, PROTECTION_READ)?;
+        let (remote, local) = self.channel.group.pays_for(|| -> Result<_> {
+            let remote = match window {
+                None => self
+                    .remote_windows
+                    .cover(destination, PROTECTION_WRITE, flags_for)?,
+                Some(window) => Few::one(part_of(window, destination)?),
+            };
+            let local = self.windows.cover(source, PROTECTION_READ, flags_for)?;
+            Ok((remote, local))
+        })?;
         let engine = self.engine_for(asked, are_reached(&remote))?;
         let most = if asked.must {
             MOST_PIECES_IN_NEED

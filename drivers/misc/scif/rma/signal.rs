@@ -26,7 +26,10 @@ use crate::{
     logic::address_space::Range,
     memory::{
         local::LocalPiece,
-        range_tree::Few,
+        range_tree::{
+            paid_by_caller,
+            Few, //
+        },
         remote_window::RemotePiece, //
     },
     peer::channel::Channel,
@@ -64,13 +67,17 @@ impl Signal {
     /// peer as long as it has the signal.
     pub(super) fn new(transfers: &Transfers, targets: SignalTargets) -> Result<Self> {
         let local = targets.local.map(|target| {
-            let pieces = transfers.windows.cover(range(target)?, PROTECTION_WRITE)?;
+            let pieces =
+                transfers
+                    .windows
+                    .cover(range(target)?, PROTECTION_WRITE, paid_by_caller)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
         let remote = targets.remote.map(|target| {
-            let pieces = transfers
-                .remote_windows
-                .cover(range(target)?, PROTECTION_WRITE)?;
+            let pieces =
+                transfers
+                    .remote_windows
+                    .cover(range(target)?, PROTECTION_WRITE, paid_by_caller)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
         let (local, remote) = (local.transpose()?, remote.transpose()?);

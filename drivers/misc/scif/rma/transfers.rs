@@ -43,7 +43,10 @@ use crate::{
     },
     memory::{
         local::LocalPiece,
-        range_tree::Few,
+        range_tree::{
+            paid_by_caller,
+            Few, //
+        },
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
         windows::Windows, //
@@ -447,7 +450,9 @@ impl Transfers {
         }
         let (protection, _) = request.direction.needs();
         let range = Range::from_parts(request.local_start(), request.remote.len());
-        let covered = self.windows.cover(range.map_err(|_| ENXIO)?, protection);
+        let covered = self
+            .windows
+            .cover(range.map_err(|_| ENXIO)?, protection, paid_by_caller);
         covered.map_err(|error| self.channel.end_or(error))
     }
 }

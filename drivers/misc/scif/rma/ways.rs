@@ -134,7 +134,7 @@ impl<'a> Way<'a> {
 }
 
 /// Has a work item begin a copy, as it may have to wait for room in an engine's ring or for slots; one of the path's
-/// engines copies, or fills slots, if there is an `engine`. The end is told in any case. May sleep, does not wait for the
+/// engines copies, or fills slots, if there is an `engine`. Whom this end belongs to pays. The end is told in any case. May sleep, does not wait for the
 /// peer.
 pub(super) fn start_later(
     staging: &Arc<Staging>,
@@ -147,12 +147,14 @@ pub(super) fn start_later(
         let route = operation.surroundings.peer.path().engine(engine);
         let is_reached = are_reached(&operation.sides.remote);
         let mut way = Way::by_this_end(route, is_reached, &staging, operation.bytes);
-        // Much memory takes long to map.
-        way.route = way
-            .route
-            .filter(|route| operation.sides.map_for(route).is_ok());
-        // Its end is told in any case.
-        let _ = way.start(&staging, &operation, Caller::WorkItem);
+        operation.surroundings.channel.group().pays_for(|| {
+            // Much memory takes long to map.
+            way.route = way
+                .route
+                .filter(|route| operation.sides.map_for(route).is_ok());
+            // Its end is told in any case.
+            let _ = way.start(&staging, &operation, Caller::WorkItem);
+        });
     })
 }
 

@@ -131,11 +131,13 @@ void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty);
 phys_addr_t scif_helper_virt_to_phys(const void *address);
 void *scif_helper_direct_map(phys_addr_t start, size_t len);
 phys_addr_t scif_helper_end_of_memory(void);
-void *scif_helper_alloc_pages_exact(size_t size, bool account);
+void *scif_helper_alloc_pages_exact(size_t size, bool account, bool tries_hard);
+void *scif_helper_current_memcg(void);
+void scif_helper_put_memcg(void *group);
+void *scif_helper_set_active_memcg(void *group);
 void *scif_helper_alloc_contiguous(struct device *dev, size_t size,
 				   size_t align);
 void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size);
-void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
 void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
 			      size_t len);

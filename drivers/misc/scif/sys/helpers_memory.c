@@ -124,10 +124,13 @@ phys_addr_t scif_helper_end_of_memory(void)
 	return end;
 }
 
-void *scif_helper_alloc_pages_exact(size_t size, bool account)
+/* Who does not try hard gives up rather than to have somebody killed. */
+void *scif_helper_alloc_pages_exact(size_t size, bool account, bool tries_hard)
 {
 	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 
+	if (!tries_hard)
+		flags |= __GFP_NORETRY;
 	return alloc_pages_exact(size, flags | __GFP_ZERO | __GFP_NOWARN);
 }
 
@@ -195,42 +198,20 @@ void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size)
 	free_pages_exact(memory, size);
 }
 
-/*
- * The memory cgroup that a page of the kernel is charged to, with a reference;
- * NULL if there is none.
- */
-static struct mem_cgroup *scif_owner_of(const void *owned)
+/* With a reference; NULL if there are no memory cgroups. */
+void *scif_helper_current_memcg(void)
 {
-	struct mem_cgroup *owner = NULL;
-
-#ifdef CONFIG_MEMCG
-	rcu_read_lock();
-	if (!mem_cgroup_disabled())
-		owner = folio_memcg(virt_to_folio(owned));
-	if (owner && !css_tryget(&owner->css))
-		owner = NULL;
-	rcu_read_unlock();
-#endif
-	return owner;
+	return get_mem_cgroup_from_mm(NULL);
 }
 
-/*
- * Charged to whom "owned" is charged to, whichever task this is. Gives up
- * rather than to reclaim hard or to have somebody killed.
- */
-void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned)
+void scif_helper_put_memcg(void *group)
 {
-	gfp_t flags = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
-	struct mem_cgroup *owner = scif_owner_of(owned), *old;
-	void *pages;
+	mem_cgroup_put(group);
+}
 
-	if (!owner)
-		return alloc_pages_exact(size, flags);
-	old = set_active_memcg(owner);
-	pages = alloc_pages_exact(size, flags | __GFP_ACCOUNT);
-	set_active_memcg(old);
-	mem_cgroup_put(owner);
-	return pages;
+void *scif_helper_set_active_memcg(void *group)
+{
+	return set_active_memcg(group);
 }
 
 /* The page at an address of the kernel's own memory, or NULL where there is none. */

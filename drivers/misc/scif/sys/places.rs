@@ -23,6 +23,9 @@ use kernel::{
 use super::range_allocator::RangeAllocator;
 use crate::logic::window_set::Shape;
 
+/// One part in so many of a range is for rings alone.
+const FOR_RINGS: u64 = 8;
+
 /// For what a piece is, for those who look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -80,7 +83,8 @@ impl Places {
         self.taken(purpose).load(Relaxed)
     }
 
-    /// Takes a piece of at least `len` bytes. `ENOSPC` if there is no such gap. May sleep.
+    /// Takes a piece of at least `len` bytes. `ENOSPC` if there is no such gap, or, for windows, too little is left for rings. May
+    /// sleep.
     ///
     /// One for windows with a phase and a step begins, if that can be, so many bytes behind a multiple of the step.
     pub(super) fn take(
@@ -91,14 +95,16 @@ impl Places {
     ) -> Result<Place> {
         // Rounded up; none has nothing.
         let units = len.saturating_sub(1) / self.unit + 1;
+        let len = units.checked_mul(self.unit.get()).ok_or(ENOSPC)?;
         let taking = self.taking.lock();
         let first = match purpose {
             Purpose::Rings => self.first_in_a_part(units),
+            Purpose::Windows if len as u64 > self.left_for_windows() => Err(ENOSPC),
             Purpose::Windows => self.first_at(units, phase),
         }?;
-        drop(taking);
-        let (offset, len) = (first * self.unit.get(), units * self.unit.get());
         self.taken(purpose).add(len as u64, Relaxed);
+        drop(taking);
+        let offset = first * self.unit.get();
         // INVARIANT: It has just been taken.
         Ok(Place {
             places: self.clone(),
@@ -107,6 +113,12 @@ impl Places {
             len,
             is_taken: Atomic::new(true),
         })
+    }
+
+    /// Returns how many bytes windows may still take: they have another way, by staging, and rings have none.
+    fn left_for_windows(&self) -> u64 {
+        let for_all = self.shape.len - self.shape.len / FOR_RINGS;
+        for_all.saturating_sub(self.bytes_for(Purpose::Windows))
     }
 
     fn first_in_a_part(&self, units: usize) -> Result<usize> {
@@ -207,6 +219,9 @@ mod tests {
         assert_eq!(more.each_ref().map(|place| place.offset), [6, 14]);
         assert_eq!(take(4, phase).err(), Some(ENOSPC));
         assert_eq!(places.bytes_for(Purpose::Windows), 20);
+        // An eighth is for rings.
+        assert!(take(1, None).is_ok() && take(2, None).is_err());
+        assert_eq!(places.take(2, Purpose::Rings, None)?.offset, 0);
         Ok(())
     }
 }

@@ -45,6 +45,7 @@ use super::{
         SHARED, //
     },
     fate::Fate,
+    memory_group::MemoryGroup,
     places::Purpose,
     pool::{
         Piece,
@@ -90,9 +91,9 @@ impl User {
 pub(crate) enum Payer<'a> {
     /// The calling task's. A thread of the kernel has none: then it is as [`Payer::Nobody`].
     Caller,
-    /// Whose this memory is: for what is allocated in addition to it, by whoever happens to do that.
-    /// That does not try hard: it must not wait for memory of a cgroup that has none left.
-    OwnerOf(&'a SharedMemory),
+    /// This one: for what is allocated on behalf of a process, by whoever happens to do that. That does not try hard: it
+    /// must not wait for memory of a cgroup that has none left.
+    Group(&'a MemoryGroup),
     /// Nobody's, also if a process happens to be the one that calls.
     Nobody,
 }
@@ -162,12 +163,14 @@ impl SharedMemory {
     /// Memory of the allocator of pages, which nobody else uses yet.
     fn allocate(len: usize, payer: Payer<'_>) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        let base = if let Payer::OwnerOf(other) = payer {
-            // SAFETY: By the type invariant it is memory of the kernel, in its linear mapping.
-            unsafe { own::scif_helper_alloc_pages_for_owner(len, other.span.base.as_ptr().cast()) }
-        } else {
-            // SAFETY: No preconditions.
-            unsafe { own::scif_helper_alloc_pages_exact(len, matches!(payer, Payer::Caller)) }
+        // SAFETY: No preconditions.
+        let allocate = |account, tries_hard| unsafe {
+            own::scif_helper_alloc_pages_exact(len, account, tries_hard)
+        };
+        let base = match payer {
+            Payer::Caller => allocate(true, true),
+            Payer::Group(group) => group.pays_for(|| allocate(true, false)),
+            Payer::Nobody => allocate(false, true),
         };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
@@ -219,6 +222,11 @@ impl SharedMemory {
             Mapping::Arena(linked) => linked.address(),
             Mapping::Pool(piece) => piece.place.address(),
         }
+    }
+
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.span.len
     }
 
     /// The physical address.
@@ -377,11 +385,6 @@ mod tests {
     use crate::sys::tests::device;
 
     impl SharedMemory {
-        /// The size in bytes.
-        pub(crate) fn len(&self) -> usize {
-            self.span.len
-        }
-
         /// Writes a number, at once.
         pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
             // SAFETY: `number_at` returns valid and aligned pointers.
@@ -448,16 +451,13 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_other_memory_pays() -> Result {
-        for payer in [Payer::Caller, Payer::Nobody] {
-            let first = SharedMemory::new(4096, &User::Physical, payer)?;
-            let more = SharedMemory::new(65536, &User::Physical, Payer::OwnerOf(&first))?;
-            drop(first);
-            assert_eq!(more.len(), 65536);
-            assert_eq!(more.read_u64(65528)?, 0);
-            more.write_u64(65528, 1)?;
-        }
-        Ok(())
+    fn a_group_pays_whoever_allocates() -> Result {
+        let group = MemoryGroup::current();
+        let memory = SharedMemory::new(65536, &User::Physical, Payer::Group(&group))?;
+        drop(group);
+        assert_eq!(memory.len(), 65536);
+        assert_eq!(memory.read_u64(65528)?, 0);
+        memory.write_u64(65528, 1)
     }
 
     #[test]

@@ -29,7 +29,7 @@ MODULE_PARM_DESC(push_threshold,
 unsigned int scif_tunable_user_share = 50;
 module_param_named(user_share, scif_tunable_user_share, uint, 0644);
 MODULE_PARM_DESC(user_share,
-		 "Percent of connections with a node, ports, windows and name questions that one user may have, but with CAP_SYS_RESOURCE");
+		 "Percent of connections with a node, ports and windows that one user may have, but with CAP_SYS_RESOURCE");
 
 /* Those behind the first by the numbers of modes, see logic/hello.rs. */
 static const char * const aperture_names[] = { "auto", "flat", "arena", "bounce" };

@@ -156,6 +156,8 @@ pub(crate) struct Limits {
     pub(crate) staging: usize,
     /// How large the ring of one connection may become.
     pub(crate) ring: u32,
+    /// Bytes for the rings of all users; none if the peer reaches all.
+    pub(crate) rings: Option<u64>,
 }
 
 impl Limits {
@@ -163,6 +165,7 @@ impl Limits {
     pub(crate) const NONE: Self = Self {
         staging: 0,
         ring: u32::MAX,
+        rings: None,
     };
 }
 

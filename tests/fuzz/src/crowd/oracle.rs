@@ -346,7 +346,7 @@ fn connecting(state: u32, further: &[i32]) -> Allowed {
     match state {
         UNBOUND | BOUND => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR]).join(further),
         // The other thread's result may be collected by this one.
-        ASKING => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR, EISCONN]).join(further),
+        ASKING => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR, EISCONN, ENOENT]),
         LISTENING => Allowed::errors(&[EOPNOTSUPP]),
         _ => Allowed::errors(&[EISCONN]),
     }

@@ -14,8 +14,8 @@ use crate::logic::envelope::{
     VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Offer, PushRequest, RingAddress, Status,
-    WindowId, message_table,
+    Destination, EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Offer, PushRequest,
+    RingAddress, Status, WindowId, message_table,
 };
 
 /// What a field can be.
@@ -72,6 +72,17 @@ prop_compose! {
 impl Generated for RingAddress {
     fn generated() -> BoxedStrategy<Self> {
         ring().boxed()
+    }
+}
+
+impl Generated for Destination {
+    fn generated() -> BoxedStrategy<Self> {
+        let named = (1_u32.., any::<u32>()).prop_map(|(class, name)| Self {
+            port: 0,
+            class,
+            name,
+        });
+        prop_oneof![any::<u16>().prop_map(Self::of_port), named].boxed()
     }
 }
 
@@ -358,7 +369,7 @@ fn messages_to_the_byte() {
     let connect = Message::Connect {
         source: ChannelId(0x0102_0304),
         source_port: 0x0506,
-        port: 0x0708,
+        to: Destination::of_port(0x0708),
         ring: RingAddress {
             address: 0x1112_1314_1516_1718,
             size: 0x0001_0000,
@@ -367,10 +378,22 @@ fn messages_to_the_byte() {
         },
     };
     #[rustfmt::skip]
-    assert_eq!(bytes(&connect, 36), [
-        1, 15, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+    assert_eq!(bytes(&connect, 44), [
+        1, 15, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
+    ]);
+    let cancel = Message::Cancel {
+        source: ChannelId(3),
+        to: Destination {
+            port: 0,
+            class: 0x0102_0304,
+            name: 5,
+        },
+    };
+    #[rustfmt::skip]
+    assert_eq!(bytes(&cancel, 24), [
+        3, 15, 1, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 5, 0, 0, 0,
     ]);
     let signal = Message::Signal {
         target: ChannelId(9),
@@ -393,7 +416,7 @@ fn impossible_fields_are_refused() {
     let good = Message::Connect {
         source: ChannelId(1),
         source_port: 0,
-        port: 0,
+        to: Destination::of_port(0),
         ring: RingAddress {
             address: 0,
             size: 2,
@@ -449,21 +472,24 @@ fn impossible_fields_are_refused() {
         window: WindowId(0),
         released: false,
     };
-    let cases: [(&Message, usize, &[u8], bool); 27] = [
+    let cases: [(&Message, usize, &[u8], bool); 29] = [
         (&good, 8, &[0], false),
-        (&good, 24, &[0], false),
-        (&good, 24, &[3], false),
-        (&good, 16, &[0xff; 8], false),
+        // A port beside a name.
+        (&good, 16, &[1], true),
+        (&good, 14, &[1, 0, 1], false),
+        (&good, 32, &[0], false),
+        (&good, 32, &[3], false),
+        (&good, 24, &[0xff; 8], false),
         (
             &good,
-            16,
+            24,
             &[0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             true,
         ),
         // A ring that may become smaller, or no power of two.
-        (&good, 32, &[1], false),
-        (&good, 32, &[3], false),
-        (&good, 32, &[4], true),
+        (&good, 40, &[1], false),
+        (&good, 40, &[3], false),
+        (&good, 40, &[4], true),
         (&ring, 16, &[3], false),
         (&ring, 16, &[0], true),
         (&ring, 8, &[0xff; 8], false),

@@ -77,7 +77,6 @@ impl Bed {
         let scif = Scif::new(&nodes, &names, &caches, ring_size, false)?;
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(scif.clone(), GFP_KERNEL)?;
-        services.push(names.clone(), GFP_KERNEL)?;
         let arrivals = Arrivals {
             nodes: nodes.clone(),
             common: Common {

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     arguments::PortId,
     endpoint::Endpoint,
+    names::Name,
     peer::tests::toy::Holding,
     sys::{
         chardev::poll_events,
@@ -114,6 +115,38 @@ mod cases {
             MANY - 2
         );
         drop((all, listener));
+        bed.end()
+    }
+
+    /// The peer does not get to look a name up.
+    #[test]
+    fn who_must_not_block_does_not_wait_for_a_name() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(2)?;
+        let [name, nobodys] = [42, 43].map(|number| Name { class: 7, number });
+        listener.bind_name(name.class, Some(name.number))?;
+        let (near, lost, gone) = (bed.open()?, bed.open()?, bed.open()?);
+        let begin =
+            |endpoint: &Endpoint, name| endpoint.connect_name(NODE, name, true) == Err(EINPROGRESS);
+        let holding = Holding::of(&bed.peer()?)?;
+        for _ in 0..2 {
+            assert!(begin(&near, name) && begin(&lost, nobodys) && begin(&gone, name));
+            assert_eq!((near.poll_state(), lost.poll_state()), (0, 0));
+        }
+        drop(gone);
+        drop(holding);
+        bed.settle();
+        assert!(lost.poll_state() & poll_events::ERR != 0);
+        assert_eq!(lost.connect_name(NODE, nobodys, true), Err(ENOENT));
+        let (from, far) = listener.accept_endpoint(false)?;
+        assert!(matches!(listener.accept_endpoint(false), Err(EAGAIN)));
+        bed.settle();
+        assert!(near.poll_state() & poll_events::OUT != 0);
+        let ports = near.connect_name(NODE, name, true)?;
+        assert_eq!((ports.own, ports.peer), (from.port, to.port));
+        assert_eq!(near.facts().peer, Some(to));
+        assert!(hears(&far, &near)?);
+        drop((listener, near, lost, far));
         bed.end()
     }
 

@@ -11,7 +11,9 @@ use super::bed::{
 use crate::{
     endpoint::{
         own_ring::{
+            self,
             OwnRing,
+            COMMON,
             MOVE, //
         },
         peer_ring::PeerRing,
@@ -21,7 +23,12 @@ use crate::{
         messages::RingAddress,
         ring::move_at, //
     },
-    sys::chardev::poll_events,
+    sync::fair_share::FairShares,
+    sys::{
+        chardev::poll_events,
+        current::User,
+        memory_group::MemoryGroup, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -49,7 +56,11 @@ fn takes(endpoint: &Endpoint, expected: &[u8]) -> Result<bool> {
 /// A ring of our own without a connection.
 fn ring(bed: &Bed) -> Result<Arc<OwnRing>> {
     let peer = bed.peer()?;
-    Arc::pin_init(OwnRing::new(peer.path(), LIMIT as u32)?, GFP_KERNEL)
+    let nobodys = own_ring::shares_of(peer.path())?.of_user(None, 0)?;
+    Arc::pin_init(
+        OwnRing::new(peer.path(), LIMIT as u32, nobodys)?,
+        GFP_KERNEL,
+    )
 }
 
 #[kunit_tests(scif_endpoint_growth)]
@@ -123,7 +134,7 @@ mod cases {
         // Nothing was offered: a word there means nothing.
         moves(1)?;
         assert!(ring.unread(0, 100).is_ok_and(|unread| unread.count == 100));
-        let (_, size) = ring.grow(peer.path())?;
+        let (_, size) = ring.grow(peer.path(), &MemoryGroup::current())?;
         assert!(size > ring.first.size());
         assert_eq!(ring.largest().size(), size);
         // Behind what the first area holds, and before what was taken out of it.
@@ -147,12 +158,43 @@ mod cases {
         let bed = Bed::new()?;
         let ring = ring(&bed)?;
         let peer = bed.peer()?;
-        assert!(ring.grow(peer.path()).is_ok_and(|grown| grown.1 == 65_536));
-        assert!(ring.grow(peer.path()).is_err_and(|error| error == ENOSPC));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_ok_and(|grown| grown.1 == 65_536));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_err_and(|error| error == ENOSPC));
         ring.unmap();
-        assert!(ring.grow(peer.path()).is_err_and(|error| error == ENOTCONN));
+        assert!(ring
+            .grow(peer.path(), &MemoryGroup::current())
+            .is_err_and(|error| error == ENOTCONN));
         drop(peer);
         drop(ring);
+        bed.end()
+    }
+
+    #[test]
+    fn a_ring_becomes_no_larger_than_the_share_of_its_user() -> Result {
+        const ALL: usize = 1 << 20;
+        let bed = Bed::new()?;
+        let peer = bed.peer()?;
+        let (shares, user) = (FairShares::of(ALL)?, Some(User::numbered(1)));
+        let new = || -> Result<Arc<OwnRing>> {
+            let share = shares.of_user(user, 50)?;
+            Arc::pin_init(OwnRing::new(peer.path(), ALL as u32, share)?, GFP_KERNEL)
+        };
+        let (first, second, third) = (new()?, new()?, new()?);
+        let group = MemoryGroup::current();
+        let grow = |ring: &OwnRing| ring.grow(peer.path(), &group).map(|grown| grown.1);
+        // What others hold, and what each ring may have, does not count.
+        assert!(shares.of_user(Some(User::numbered(2)), 100)?.add(ALL));
+        let taken = shares.of_user(user, 50)?;
+        assert!(taken.add(ALL / 4));
+        assert_eq!(grow(&first), Ok(ALL as u32 / 4));
+        assert_eq!(grow(&second), Ok(COMMON));
+        drop((first, taken));
+        assert_eq!(grow(&third), Ok(ALL as u32));
+        drop((second, third, peer));
         bed.end()
     }
 

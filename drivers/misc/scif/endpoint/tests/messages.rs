@@ -19,6 +19,7 @@ use crate::{
             FIELDS, //
         },
         messages::{
+            Destination,
             Grant,
             Message,
             Offer,
@@ -132,6 +133,7 @@ mod cases {
         let accept = |target| Message::Accept {
             target,
             source: NOBODY,
+            port: 1,
             ring: RING,
         };
         check_lost(|peer, _| peer.post(&accept(NOBODY)))?;
@@ -255,7 +257,7 @@ mod cases {
             },
             Message::Cancel {
                 source: NOBODY,
-                port: 1,
+                to: Destination::of_port(1),
             },
             Message::Close {
                 target,
@@ -307,7 +309,8 @@ mod cases {
         let source = id_of(&near)?;
         // No other listener is looked at: there may be many.
         for (port, queued) in [(elsewhere.port, 1), (to.port, 0)] {
-            peer.post(&Message::Cancel { source, port })?;
+            let to = Destination::of_port(port);
+            peer.post(&Message::Cancel { source, to })?;
             bed.settle();
             assert_eq!(listener.facts().queued, queued);
         }

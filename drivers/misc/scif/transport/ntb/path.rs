@@ -349,6 +349,7 @@ impl Path for NtbPath {
                 staging: STAGING_BESIDE_ARENA
                     .min(arena.places.shape.len / 8)
                     .min(piece(arena.places.shape)) as usize,
+                rings: Some(arena.places.shape.len / 2),
                 ..Limits::NONE
             },
             // Neither is larger than a pool may be.
@@ -358,6 +359,7 @@ impl Path for NtbPath {
                     // The other half of the smallest one has room for the control block and 105 of the smallest rings.
                     staging: (shape.len / 2).min(MOST_STAGING).min(piece(shape)) as usize,
                     ring: (shape.len / RING_PARTS) as u32,
+                    rings: Some(shape.len / 2),
                 }
             }
         }
@@ -391,7 +393,7 @@ fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
     match payer {
         Payer::Nobody => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
-        Payer::OwnerOf(_) => free / 8,
+        Payer::Group(_) => free / 8,
     }
 }
 
