@@ -94,7 +94,7 @@ impl Attachment for Attached {
             .for_each(|connection| connection.transfers.marks.forget_deferred());
         // No fault puts pages back from here on.
         contact.mappings.revoke_all();
-        contact.ways.staging.drained();
+        contact.ways.drained();
         // Requests came from the control work, which is out now, too.
         contact.ports.forget_requests(&contact.peer);
     }

@@ -462,7 +462,7 @@ impl Marks {
         let outbox = waiting.and_then(|signal| signal.outbox.clone());
         drop(deferred);
         if let Some(outbox) = outbox {
-            outbox.enqueue::<Arc<Self>, 1>(self.into());
+            outbox.signals.enqueue::<Arc<Self>, 1>(self.into());
         }
         due
     }
