@@ -147,6 +147,7 @@ impl Ways {
                 if status == Status::OutOfReach {
                     *self.refused.lock() = Some(Instant::now());
                 }
+                pull.operation.take_over();
                 let Err(error) = self.start_later(pull.engine, pull.operation.clone()) else {
                     return;
                 };
