@@ -23,6 +23,7 @@ use crate::{
         },
         messages::{
             Message,
+            Offer,
             Status, //
         }, //
     },
@@ -178,9 +179,11 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
 fn answer_for_nobody(peer: &Peer, message: Message) {
     let answer = match message {
         // Else the memory stays pinned.
-        Message::WindowOffer { offer, .. } => Message::WindowReleased {
-            window: offer.window,
-        },
+        Message::WindowOffer {
+            offer: Offer { window, .. },
+            ..
+        }
+        | Message::WindowExtents { window, .. } => Message::WindowReleased { window },
         Message::PushWanted { request, .. } => Message::PushDone {
             token: request.token,
             status: Status::Unknown,
