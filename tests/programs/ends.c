@@ -6,10 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
@@ -159,6 +163,45 @@ int connected(__u16 node, __u16 port)
 
 	if (scif_connect(fd, node, port) < 0)
 		die("SCIF_CONNECT");
+	return fd;
+}
+
+void serve_clients(int listener, void (*prepare)(int fd))
+{
+	int fd;
+
+	/* Nobody waits for those who serve. */
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		fd = accept_from(listener);
+		if (new_child()) {
+			close(fd);
+			continue;
+		}
+		prepare(fd);
+		if (scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
+			die("SCIF_SEND");
+		poll(&(struct pollfd){ .fd = fd }, 1, -1);
+		exit(0);
+	}
+}
+
+void serve_clients_at(__u16 port, void (*prepare)(int fd))
+{
+	int listener = listen_on(&port);
+
+	printf("# listening\n");
+	fflush(stdout);
+	serve_clients(listener, prepare);
+}
+
+int served(__u16 node, __u16 port)
+{
+	int fd = connected(node, port);
+	char ready;
+
+	if (scif_recv(fd, &ready, 1, SCIF_RECV_BLOCK) != 1)
+		die("no server");
 	return fd;
 }
 

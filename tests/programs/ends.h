@@ -59,6 +59,16 @@ int listen_on(__u16 *port);
 int accept_from(int listener);
 int connected(__u16 node, __u16 port);
 
+/*
+ * Serve each client in a process of its own, which has prepare() make what the client needs, tells
+ * it that this is there, and ends when the client goes. They do not return. The second one says
+ * when it listens.
+ */
+void serve_clients(int listener, void (*prepare)(int fd));
+void serve_clients_at(__u16 port, void (*prepare)(int fd));
+/* An end that is connected to such a server, which has made what is needed. */
+int served(__u16 node, __u16 port);
+
 /* Those of the events that came, 0 if none did in so many milliseconds. */
 int events(int fd, int wanted, int timeout);
 /* The same before it is taken for hung. */

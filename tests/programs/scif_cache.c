@@ -14,7 +14,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -80,17 +79,6 @@ static bool is_filled(const void *from, __u32 seed, long len)
 }
 
 /* --- The calls --- */
-
-/* To a server that is ready. */
-static int connect_to(__u16 node, __u16 port)
-{
-	int fd = connected(node, port);
-	char ready;
-
-	if (scif_recv(fd, &ready, 1, SCIF_RECV_BLOCK) != 1)
-		die("no server");
-	return fd;
-}
 
 /* A window with this memory; 0 if there is one. */
 static int open_window(int fd, void *memory, long len, long offset)
@@ -655,7 +643,7 @@ static void test_limits(__u16 node, __u16 port)
 
 	/* The child's connection is its own: the windows that it makes go with it. */
 	if (!child) {
-		epd = connect_to(node, port);
+		epd = served(node, port);
 		hits_before = counter("cache_hits");
 		misses_before = counter("cache_misses");
 		limited(16);
@@ -674,7 +662,7 @@ static void test_ends(__u16 node, __u16 port)
 	pid_t child;
 	char byte = 0;
 
-	epd = connect_to(node, port);
+	epd = served(node, port);
 	check(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
 	      "another connection keeps its own");
 	close(epd);
@@ -686,7 +674,7 @@ static void test_ends(__u16 node, __u16 port)
 		die("pipe");
 	child = new_child();
 	if (!child) {
-		epd = connect_to(node, port);
+		epd = served(node, port);
 		put(memory, SIZE);
 		get(memory, SIZE);
 		if (write(to_parent[1], &byte, 1) != 1)
@@ -777,27 +765,11 @@ static void test_race(void)
 
 /* --- Roles --- */
 
-/* Has a window for each client that comes. */
-static void serve(int listener)
+static void make_window(int fd)
 {
-	void *area = map(NULL, WINDOW_SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-
-	/* Nobody waits for those who serve. */
-	signal(SIGCHLD, SIG_IGN);
-	for (;;) {
-		int fd = accept_from(listener);
-
-		/* Until it goes: each in its own process, with its own memory. */
-		if (new_child()) {
-			close(fd);
-			continue;
-		}
-		if (open_window(fd, area, WINDOW_SIZE, WINDOW) ||
-		    scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
-			die("SCIF_REG");
-		poll(&(struct pollfd){ .fd = fd }, 1, -1);
-		exit(0);
-	}
+	if (open_window(fd, map(NULL, WINDOW_SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1), WINDOW_SIZE,
+			WINDOW))
+		die("SCIF_REG");
 }
 
 static int finish(long pinned_before)
@@ -812,7 +784,7 @@ static int be_the_client(__u16 node, __u16 port, long pinned_before)
 {
 	bool swap = number_of("/proc/meminfo", "SwapTotal") > 0;
 
-	epd = connect_to(node, port);
+	epd = served(node, port);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 	for (engine = 0; engine <= SCIF_RMA_USECPU; engine += SCIF_RMA_USECPU) {
@@ -848,7 +820,7 @@ static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
 	long limit = mebibytes << 20, half = limit / 2;
 	unsigned char *memory = map(PLACE, 4L << 20, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
-	epd = connect_to(0, port);
+	epd = served(0, port);
 	fill(memory, 1, 4L << 20);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
@@ -880,7 +852,7 @@ static pid_t start_server(__u16 port)
 	pid_t child = new_child();
 
 	if (!child)
-		serve(listener);
+		serve_clients(listener, make_window);
 	close(listener);
 	return child;
 }
@@ -890,25 +862,19 @@ int main(int argc, char **argv)
 	const char *role = argc > 1 ? argv[1] : "";
 	long pinned_before;
 	pid_t server;
-	__u16 port;
 	int result;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
-	if (argc == 3 && !strcmp(role, "server")) {
-		port = atoi(argv[2]);
-		result = listen_on(&port);
-		printf("listening\n");
-		fflush(stdout);
-		serve(result);
-	}
+	if (argc == 3 && !strcmp(role, "server"))
+		serve_clients_at(atoi(argv[2]), make_window);
 	if (argc == 4 && !strcmp(role, "executed")) {
 		epd = atoi(argv[2]);
 		engine = atoi(argv[3]);
 		return executed();
 	}
 	if (argc == 4 && !strcmp(role, "hold")) {
-		epd = connect_to(atoi(argv[2]), atoi(argv[3]));
+		epd = served(atoi(argv[2]), atoi(argv[3]));
 		fresh_and_kept(1);
 		printf("holding\n");
 		fflush(stdout);

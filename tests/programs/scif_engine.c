@@ -14,7 +14,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -65,26 +64,11 @@ static void *map(int flags)
 
 /* --- Server --- */
 
-static void serve(int listener)
+static void make_window(int fd)
 {
-	void *area = map(MAP_PRIVATE);
-	int fd;
-
-	/* Nobody waits for those who serve. */
-	signal(SIGCHLD, SIG_IGN);
-	for (;;) {
-		fd = accept_from(listener);
-		if (new_child()) {
-			close(fd);
-			continue;
-		}
-		if (scif_register(fd, area, SIZE, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
-				  SCIF_MAP_FIXED) < 0 ||
-		    scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
-			die("SCIF_REG");
-		poll(&(struct pollfd){ .fd = fd }, 1, -1);
-		exit(0);
-	}
+	if (scif_register(fd, map(MAP_PRIVATE), SIZE, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
+			  SCIF_MAP_FIXED) < 0)
+		die("SCIF_REG");
 }
 
 /* --- Worker --- */
@@ -309,22 +293,16 @@ static int end_workers(bool ok)
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
-	__u16 port;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
-	if (argc == 3 && !strcmp(role, "server")) {
-		port = atoi(argv[2]);
-		epd = listen_on(&port);
-		printf("# listening\n");
-		fflush(stdout);
-		serve(epd);
-	}
+	if (argc == 3 && !strcmp(role, "server"))
+		serve_clients_at(atoi(argv[2]), make_window);
 	if ((argc == 4 || argc == 6) && !strcmp(role, "client")) {
 		shared = map(MAP_SHARED);
-		port = atoi(argv[3]);
 		return end_workers(run_cycles(argc == 6 ? argv[4] : NULL,
-					      argc == 6 ? atoi(argv[5]) : 0, atoi(argv[2]), port));
+					      argc == 6 ? atoi(argv[5]) : 0, atoi(argv[2]),
+					      atoi(argv[3])));
 	}
 	if (argc == 4 && !strcmp(role, "endless")) {
 		shared = map(MAP_SHARED);

@@ -12,7 +12,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,33 +42,12 @@ static void make_window(int fd)
 		die("SCIF_REG");
 }
 
-static void serve(int listener)
-{
-	int fd;
-
-	for (;;) {
-		fd = accept_from(listener);
-		if (new_child()) {
-			close(fd);
-			continue;
-		}
-		make_window(fd);
-		if (scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
-			die("SCIF_SEND");
-		poll(&(struct pollfd){ .fd = fd }, 1, -1);
-		exit(0);
-	}
-}
-
 /* An end whose peer has a window, as it has. */
 static int make_end(void)
 {
-	int fd = connected(node, port);
-	char ready;
+	int fd = served(node, port);
 
 	make_window(fd);
-	if (scif_recv(fd, &ready, 1, SCIF_RECV_BLOCK) != 1)
-		die("no server");
 	return fd;
 }
 
@@ -255,18 +233,9 @@ int main(int argc, char **argv)
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
-	if (argc == 3 && !strcmp(role, "server")) {
-		int listener;
-
-		/* Nobody waits for those who serve. */
-		signal(SIGCHLD, SIG_IGN);
-		port = atoi(argv[2]);
-		listener = listen_on(&port);
-		printf("# listening\n");
-		fflush(stdout);
-		serve(listener);
-	}
-	if (argc >= 5) {
+	if (argc == 3 && !strcmp(role, "server"))
+		serve_clients_at(atoi(argv[2]), make_window);
+	if (argc >= 4) {
 		node = atoi(argv[2]);
 		port = atoi(argv[3]);
 	}

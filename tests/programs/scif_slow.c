@@ -11,7 +11,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,7 +40,7 @@
 static int epd;
 static __u64 *words;
 
-static void *make_window(int fd)
+static void *window_of(int fd)
 {
 	void *area = mmap(NULL, SIZE + WORDS, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,32 +53,15 @@ static void *make_window(int fd)
 	return area;
 }
 
-static void serve(int listener)
+static void make_window(int fd)
 {
-	int fd;
-
-	for (;;) {
-		fd = accept_from(listener);
-		if (new_child()) {
-			close(fd);
-			continue;
-		}
-		make_window(fd);
-		if (scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
-			die("SCIF_SEND");
-		poll(&(struct pollfd){ .fd = fd }, 1, -1);
-		exit(0);
-	}
+	window_of(fd);
 }
 
 static void begin(__u16 node, __u16 port)
 {
-	char ready;
-
-	epd = connected(node, port);
-	words = (__u64 *)((char *)make_window(epd) + SIZE);
-	if (scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK) != 1)
-		die("no server");
+	epd = served(node, port);
+	words = (__u64 *)((char *)window_of(epd) + SIZE);
 }
 
 /* Begins to write so many bytes of the window. */
@@ -211,19 +193,11 @@ static void a_failure_is_remembered(const char *device)
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
-	__u16 port;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
-	if (argc == 3 && !strcmp(role, "server")) {
-		/* Nobody waits for those who serve. */
-		signal(SIGCHLD, SIG_IGN);
-		port = atoi(argv[2]);
-		epd = listen_on(&port);
-		printf("# listening\n");
-		fflush(stdout);
-		serve(epd);
-	}
+	if (argc == 3 && !strcmp(role, "server"))
+		serve_clients_at(atoi(argv[2]), make_window);
 	if (argc == 4 && !strcmp(role, "slow")) {
 		begin(atoi(argv[2]), atoi(argv[3]));
 		slow_is_not_lost();

@@ -35,7 +35,7 @@
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`, `Outbox::signals`,
+//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`, `PeerQueue::queue`,
 //!    `RegistrationCache::removing`
 //! 7. `RegistrationCache::table`, `Places::taking`;
 //!    below them `SharedTable::entries`

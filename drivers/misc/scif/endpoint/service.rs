@@ -23,6 +23,7 @@ use crate::{
         },
         messages::{
             Message,
+            Offer,
             Status, //
         }, //
     },
@@ -94,7 +95,7 @@ impl Attachment for Attached {
             .for_each(|connection| connection.transfers.marks.forget_deferred());
         // No fault puts pages back from here on.
         contact.mappings.revoke_all();
-        contact.ways.staging.drained();
+        contact.ways.drained();
         // Requests came from the control work, which is out now, too.
         contact.ports.forget_requests(&contact.peer);
     }
@@ -179,9 +180,11 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
 fn answer_for_nobody(peer: &Peer, message: Message) {
     let answer = match message {
         // Else the memory stays pinned.
-        Message::WindowOffer { offer, .. } => Message::WindowReleased {
-            window: offer.window,
-        },
+        Message::WindowOffer {
+            offer: Offer { window, .. },
+            ..
+        }
+        | Message::WindowExtents { window, .. } => Message::WindowReleased { window },
         Message::PushWanted { request, .. } => Message::PushDone {
             token: request.token,
             status: Status::Unknown,

@@ -11,6 +11,18 @@
 
 use super::atomic::AtomicU64;
 
+/// Stores a number in halves, at offsets, for whoever waits for the lower one to change: that says that both are there.
+/// What is stored before a `barrier` comes before what is stored after it.
+pub(crate) fn store_halves<E>(
+    value: u64,
+    mut store: impl FnMut(usize, u32) -> Result<(), E>,
+    barrier: impl FnOnce(),
+) -> Result<(), E> {
+    store(4, (value >> 32) as u32)?;
+    barrier();
+    store(0, value as u32)
+}
+
 /// Everything has arrived.
 const ARRIVED: u64 = 0;
 

@@ -256,6 +256,10 @@ impl RemoteWindows {
     pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
         let mut tables = self.tables.lock();
         if tables.closed {
+            drop(tables);
+            // A part that came before the end may have found no memory to say that later.
+            let peer = self.channel.peer();
+            peer.answer(&Message::WindowReleased { window: id });
             return Ok(());
         }
         let incoming = tables.incoming.as_mut();

@@ -166,7 +166,7 @@ impl Completion for Marks {
         let failed = result.is_err();
         let moved = {
             let mut numbers = self.numbers.lock();
-            if operation.is_left_to_peer {
+            if operation.is_left_to_peer.load(Relaxed) {
                 self.left_to_peer.fetch_sub(1, Relaxed);
             }
             numbers.end(Sequence(operation.number), failed, is_reported)
@@ -179,6 +179,13 @@ impl Completion for Marks {
         self.channel.wake();
         if moved {
             self.schedule_deferred();
+        }
+    }
+
+    fn taken_over(&self, operation: &Operation) {
+        let _numbers = self.numbers.lock();
+        if operation.is_left_to_peer.xchg(false, Relaxed) {
+            self.left_to_peer.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -461,7 +468,7 @@ impl Marks {
         let outbox = waiting.and_then(|signal| signal.outbox.clone());
         drop(deferred);
         if let Some(outbox) = outbox {
-            outbox.enqueue::<Arc<Self>, 1>(self.into());
+            outbox.signals.enqueue::<Arc<Self>, 1>(self.into());
         }
         due
     }

@@ -45,6 +45,9 @@ pub(super) trait Completion: Send + Sync {
     /// Takes note that one has ended. If it `is_reported` its caller hears of the result, so no fence has to say it.
     /// Called once for each; in a soft interrupt, or any other context but hard interrupts.
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool);
+
+    /// Takes note that this node makes one that was left to the peer. Any context but hard interrupts.
+    fn taken_over(&self, _operation: &Operation) {}
 }
 
 /// On whose behalf a copy begins: how long it may wait, and whether the caller hears of an error.
@@ -91,7 +94,7 @@ pub(super) struct Operation {
     /// The caller waits for the result.
     pub(super) synchronous: bool,
     /// When it ends is up to the peer, and not to an engine of this node.
-    pub(super) is_left_to_peer: bool,
+    pub(super) is_left_to_peer: Atomic<bool>,
     /// The caller hears of the result, though it does not wait.
     reported: Atomic<bool>,
     outcome: Outcome,
@@ -121,7 +124,7 @@ impl Operation {
             bytes,
             body,
             synchronous,
-            is_left_to_peer: false,
+            is_left_to_peer: Atomic::new(false),
             reported: Atomic::new(false),
             outcome: Outcome::new(),
             pending: Atomic::new(1),
@@ -164,6 +167,13 @@ impl Operation {
         self.report_to(caller);
         self.end(Err(error));
         error
+    }
+
+    /// This node makes it, though it was left to the peer. Any context but hard interrupts.
+    pub(super) fn take_over(&self) {
+        if let Some(completion) = &self.completion {
+            completion.taken_over(self);
+        }
     }
 
     /// None while it runs. Any context.

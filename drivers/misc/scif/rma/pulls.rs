@@ -21,10 +21,7 @@
 
 use super::{
     operation::Operation,
-    ways::{
-        start_later,
-        Ways, //
-    }, //
+    ways::Ways, //
 };
 use crate::{
     logic::{
@@ -150,8 +147,8 @@ impl Ways {
                 if status == Status::OutOfReach {
                     *self.refused.lock() = Some(Instant::now());
                 }
-                let operation = pull.operation.clone();
-                let Err(error) = start_later(&self.staging, pull.engine, operation) else {
+                pull.operation.take_over();
+                let Err(error) = self.start_later(pull.engine, pull.operation.clone()) else {
                     return;
                 };
                 Err(error)

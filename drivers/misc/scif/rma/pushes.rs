@@ -8,8 +8,8 @@
 //! alone, which is let go with it.
 //!
 //! The control work does not begin a copy, as that waits while an engine's ring is full or no slot is free: a work item
-//! does ([`start_later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
-//! told of the end of each.
+//! does ([`Ways::start_later`]), one for each copy, so that those that have much to copy do not keep others waiting. The
+//! peer is told of the end of each.
 //!
 //! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
 //! the peer in use as transfers of this end do.
@@ -26,10 +26,7 @@ use super::{
     },
     pulls,
     transfers::Transfers,
-    ways::{
-        start_later,
-        Ways, //
-    }, //
+    ways::Ways, //
 };
 use crate::{
     arguments::{
@@ -94,7 +91,7 @@ impl Ways {
     fn begin_push(&self, token: u32, prepared: Result<(Option<usize>, Arc<Operation>)>) {
         let begun = prepared.and_then(|(engine, operation)| {
             self.reserve_answer()?;
-            start_later(&self.staging, engine, operation).inspect_err(|_| {
+            self.start_later(engine, operation).inspect_err(|_| {
                 let reservation = self.reservations.lock().pop();
                 drop(reservation);
             })

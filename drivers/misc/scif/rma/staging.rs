@@ -243,11 +243,11 @@ impl Staging {
     }
 
     /// Nobody is inside the peer any more: no doorbell means anything.
-    pub(crate) fn drained(&self) {
+    pub(super) fn drained(&self) {
         let subscription = self.subscription.lock().take();
         drop(subscription);
         if let Some(outbox) = self.outbox.as_ref() {
-            outbox.drained();
+            outbox.signals.end();
         }
     }
 

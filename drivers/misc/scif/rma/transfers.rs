@@ -70,6 +70,7 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::Atomic,
         Arc,
         SpinLock, //
     }, //
@@ -256,8 +257,9 @@ impl Transfers {
             surroundings,
         )?;
         operation.completion = Some(self.marks.clone());
-        operation.is_left_to_peer = way.asks_peer || !way.is_reached;
-        operation.number = self.marks.begin(operation.is_left_to_peer)?.0;
+        let is_left_to_peer = way.asks_peer || !way.is_reached;
+        operation.is_left_to_peer = Atomic::new(is_left_to_peer);
+        operation.number = self.marks.begin(is_left_to_peer)?.0;
         self.trace_submit(request, operation.number, way.route.is_some());
         self.carry_out(request, way, &operation.into())
     }
@@ -279,7 +281,10 @@ impl Transfers {
         if way.asks_peer {
             match self.ask_peer(request, &way, operation) {
                 Ok(window) => offered = window,
-                Err(_) if way.is_reached => way.asks_peer = false,
+                Err(_) if way.is_reached => {
+                    way.asks_peer = false;
+                    operation.take_over();
+                }
                 Err(error) => return Err(operation.end_for(caller, self.channel.end_or(error))),
             }
         }

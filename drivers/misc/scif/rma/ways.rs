@@ -39,7 +39,11 @@ use crate::{
         questions::Questions,
         Peer, //
     },
-    sys::tunables,
+    sync::work_queues::PeerQueue,
+    sys::{
+        tunables,
+        workqueue::Queue, //
+    },
     transport::engine::EngineRoute, //
 };
 use kernel::{
@@ -133,31 +137,6 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Has a work item begin a copy, as it may have to wait for room in an engine's ring or for slots; one of the path's
-/// engines copies, or fills slots, if there is an `engine`. Whom this end belongs to pays. The end is told in any case. May sleep, does not wait for the
-/// peer.
-pub(super) fn start_later(
-    staging: &Arc<Staging>,
-    engine: Option<usize>,
-    operation: Arc<Operation>,
-) -> Result {
-    let staging = staging.clone();
-    let queues = operation.surroundings.peer.queues.clone();
-    queues.patient.spawn(move || {
-        let route = operation.surroundings.peer.path().engine(engine);
-        let is_reached = are_reached(&operation.sides.remote);
-        let mut way = Way::by_this_end(route, is_reached, &staging, operation.bytes);
-        operation.surroundings.channel.group().pays_for(|| {
-            // Much memory takes long to map.
-            way.route = way
-                .route
-                .filter(|route| operation.sides.map_for(route).is_ok());
-            // Its end is told in any case.
-            let _ = way.start(&staging, &operation, Caller::WorkItem);
-        });
-    })
-}
-
 /// What the choice needs to know of one peer: its slots, what it was asked for, and when it refused.
 #[pin_data]
 pub(crate) struct Ways {
@@ -174,12 +153,16 @@ pub(crate) struct Ways {
     /// For the answer to each push that was not answered; has room for all there can be.
     #[pin]
     pub(super) reservations: SpinLockIrq<KVec<Reservation>>,
+    /// Begins copies that the peer has asked for, and those that it did not want to make.
+    #[pin]
+    later: PeerQueue,
 }
 
 impl Ways {
     /// Of copies from and to this peer. May sleep.
     pub(crate) fn new(peer: &Arc<Peer>, staging: Arc<Staging>) -> Result<Arc<Self>> {
         let reservations = KVec::with_capacity(pushes::MOST, GFP_KERNEL)?;
+        let later = Queue::background(c"scif_copies")?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -188,9 +171,36 @@ impl Ways {
                 pulls <- Questions::new(pulls::MOST, pulls::MOST_BYTES),
                 refused <- new_spinlock!(None, "Ways::refused"),
                 reservations <- new_spinlock_irq!(reservations, "Ways::reservations"),
+                later <- PeerQueue::new(later),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Has a work item begin a copy, as it may have to wait for room in an engine's ring or for slots; one of the path's
+    /// engines copies, or fills slots, if there is an `engine`. The user of this end pays. The end is told in any
+    /// case. May sleep, does not wait for the peer.
+    pub(super) fn start_later(&self, engine: Option<usize>, operation: Arc<Operation>) -> Result {
+        let staging = self.staging.clone();
+        self.later.spawn(move || {
+            let route = operation.surroundings.peer.path().engine(engine);
+            let is_reached = are_reached(&operation.sides.remote);
+            let mut way = Way::by_this_end(route, is_reached, &staging, operation.bytes);
+            operation.surroundings.channel.group().pays_for(|| {
+                // Much memory takes long to map.
+                way.route = way
+                    .route
+                    .filter(|route| operation.sides.map_for(route).is_ok());
+                // Its end is told in any case.
+                let _ = way.start(&staging, &operation, Caller::WorkItem);
+            });
+        })
+    }
+
+    /// Nobody is inside the peer any more. May sleep.
+    pub(crate) fn drained(&self) {
+        self.later.end();
+        self.staging.drained();
     }
 
     /// Returns the route of the channel's engine, if that is to copy. None if the processor is to, or if there is no

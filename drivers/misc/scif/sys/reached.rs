@@ -47,7 +47,10 @@ use super::{
     buffer::Buffer,
     pages::Pages, //
 };
-use crate::logic::gate::Drained;
+use crate::logic::{
+    gate::Drained,
+    stores::store_halves, //
+};
 
 /// Bytes to which the kernel has a pointer and never a reference: others write there while this node reads.
 ///
@@ -388,10 +391,7 @@ impl Reached<'_> {
         // Whoever sees the value sees what was written before.
         barrier::smp_mb(barrier::Write);
         if self.write_u64(0, value).is_err() {
-            self.write_u32(4, (value >> 32) as u32)?;
-            // The lower half says that both are there.
-            flush_writes();
-            self.write_u32(0, value as u32)?;
+            store_halves(value, |at, half| self.write_u32(at, half), flush_writes)?;
         }
         if self.is_device {
             flush_writes();

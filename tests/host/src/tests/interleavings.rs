@@ -15,7 +15,7 @@ use crate::loom_logic::news;
 use crate::loom_logic::ring::{Geometry, reaches};
 use crate::loom_logic::ring::{WishState, is_missed};
 use crate::loom_logic::ring::{in_first_area, move_at, moved_at};
-use crate::loom_logic::stores::Stores;
+use crate::loom_logic::stores::{Stores, store_halves};
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -535,4 +535,37 @@ fn no_news_is_missed() {
         assert_eq!(look(), None);
         assert_eq!(seen, [1, 1], "somebody sleeps for ever");
     });
+}
+
+/// A number that is stored in halves, and a peer that waits for the lower one.
+fn who_sees_one_half_sees_the_other(barrier: fn()) {
+    loom::model(move || {
+        let halves = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let storer = {
+            let halves = halves.clone();
+            thread::spawn(move || {
+                let store = |at: usize, half| {
+                    halves[at / 4].store(half, Relaxed);
+                    Ok::<_, ()>(())
+                };
+                store_halves(7 << 32 | 5, store, barrier)
+            })
+        };
+        if halves[0].load(Acquire) == 5 {
+            assert_eq!(halves[1].load(Relaxed), 7, "half a number is seen");
+        }
+        let stored = storer.join().expect("the storer ends");
+        assert_eq!(stored, Ok(()));
+    });
+}
+
+#[test]
+fn no_half_of_a_number_overtakes_the_other() {
+    who_sees_one_half_sees_the_other(|| fence(Release));
+}
+
+#[test]
+#[should_panic(expected = "half a number is seen")]
+fn without_a_barrier_a_half_of_a_number_overtakes_the_other() {
+    who_sees_one_half_sees_the_other(|| ());
 }

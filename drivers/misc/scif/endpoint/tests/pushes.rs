@@ -155,6 +155,24 @@ mod cases {
     }
 
     #[test]
+    fn what_a_peer_does_not_want_is_left_to_it_no_more() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (ours, theirs) = (TestMemory::new(1)?, TestMemory::new(1)?);
+        let local = near.register(ours.buffer(), 0, ANYWHERE)?;
+        let remote = far.register(theirs.buffer(), 0, ANYWHERE)?;
+        let connection = near.connection()?;
+        connection.channel.wait_for_handled()?;
+        let left = connection.transfers.read_by_peer(local, remote, 64);
+        let progress = connection.transfers.marks.progress();
+        drop((near, far));
+        bed.end()?;
+        assert_eq!(left, Ok([1, 0]));
+        assert_eq!((progress.issued, progress.in_flight), (1, 0));
+        Ok(())
+    }
+
+    #[test]
     fn whoever_offers_one_twice_is_lost() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;

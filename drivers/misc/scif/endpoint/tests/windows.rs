@@ -17,6 +17,7 @@ use crate::{
     },
     endpoint::Endpoint,
     logic::{
+        control_block::Annex,
         envelope::ChannelId,
         messages::{
             Message,
@@ -294,6 +295,34 @@ mod cases {
         );
         drop((one, two));
         bed.end()
+    }
+
+    /// A part that came before may have been lost, without memory to say so.
+    #[test]
+    fn what_is_offered_to_an_end_that_is_closed_is_released() -> Result {
+        let bed = Bed::new()?;
+        let (pair, other) = (bed.pair()?, bed.pair()?);
+        let closed = other.near.facts().channel.ok_or(EINVAL)?;
+        other.near.connection()?.remote_windows.forget_all();
+        let memory = TestMemory::new(1)?;
+        let mut annex = Annex::new();
+        assert!(annex.push(0));
+        let mut left = KVec::new();
+        for (number, target) in [(1, closed), (2, 0x7ff)] {
+            pair.far.register(memory.buffer(), 0, ANYWHERE)?;
+            let more = Message::WindowExtents {
+                target: ChannelId(target),
+                window: WindowId(number),
+                count: 1,
+            };
+            bed.peer()?.post_with(&more, &annex)?;
+            bed.settle();
+            left.push(bed.scif().counts(None).exported_windows, GFP_KERNEL)?;
+        }
+        drop((pair, other));
+        bed.end()?;
+        assert_eq!(left[..], [0, 0]);
+        Ok(())
     }
 
     #[test]

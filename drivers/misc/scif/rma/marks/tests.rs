@@ -1,14 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of fences need of marks.
+//! What the tests of fences and of reads by the peer need of marks.
 
 use super::{
     Due,
     Marks, //
 };
+use crate::{
+    arguments::{
+        Direction,
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+    logic::{
+        address_space::Range,
+        messages::{
+            Message,
+            PushRequest,
+            WindowId, //
+        },
+    },
+    rma::{
+        operation::{
+            Operation,
+            Sides,
+            Surroundings, //
+        },
+        transfers::Transfers, //
+    },
+};
 use kernel::{
     prelude::*,
-    sync::ArcBorrow, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow, //
+    },
 };
 
 impl Marks {
@@ -30,5 +60,50 @@ impl Marks {
             self.give(sequence, signal, asker);
         }
         Ok(())
+    }
+}
+
+impl Transfers {
+    /// Reads between two windows. The peer is asked to make the copy, and if it does not want to, this node does. Returns
+    /// how many transfers [`Marks::drain_own`] does not wait for, while the peer is asked and when the copy is made.
+    pub(crate) fn read_by_peer(&self, local: i64, remote: i64, len: u64) -> Result<[u64; 2]> {
+        let range = |offset| Range::new(offset, len).map_err(|_| ENXIO);
+        let (ours, theirs) = (range(local)?, range(remote)?);
+        let sides = Sides {
+            local: self.windows.cover(ours, PROTECTION_WRITE)?,
+            remote: self.remote_windows.cover(theirs, PROTECTION_READ)?,
+        };
+        let surroundings = Surroundings::of(&self.channel)?;
+        let made = Operation::new(Direction::Read, len, len, false, sides, surroundings);
+        let mut operation = made?;
+        operation.completion = Some(self.marks.clone());
+        operation.is_left_to_peer = Atomic::new(true);
+        operation.number = self.marks.begin(true)?.0;
+        let operation: Arc<Operation> = operation.into();
+        let target = self.channel.remote()?;
+        let mut asked = 0;
+        let message = |token| {
+            asked = self.marks.left_to_peer.load(Relaxed);
+            Message::PushWanted {
+                target,
+                request: PushRequest {
+                    token,
+                    ordered: false,
+                    source: remote as u64,
+                    destination: local as u64,
+                    len,
+                    must: false,
+                    window: WindowId::NONE,
+                },
+            }
+        };
+        self.ways
+            .pull(&self.channel, &operation, Some(0), message)?;
+        let waiters = self.channel.waiters()?;
+        waiters.wait_uninterruptible(|| operation.result())?;
+        self.marks.drain_own();
+        // The end of what is left to the peer leaves that as it is.
+        let made = operation.is_left_to_peer.load(Relaxed).into();
+        Ok([asked, made])
     }
 }

@@ -13,7 +13,7 @@
 //! Signals wait for slots in items of a queue of their own, one at a time: a peer that empties none delays nobody but
 //! those who wait for it.
 //!
-//! Locks: `state` is a leaf, taken in any context; `signals` is held for moments.
+//! Lock: `state` is a leaf, taken in any context.
 
 use super::fill::Fill;
 use crate::{
@@ -34,6 +34,7 @@ use crate::{
         Operation,
         Stretch, //
     },
+    sync::work_queues::PeerQueue,
     sys::{
         current,
         reached::flush_writes,
@@ -54,7 +55,6 @@ use crate::{
 };
 use kernel::{
     impl_has_work,
-    new_mutex,
     new_spinlock_irq,
     new_work,
     prelude::*,
@@ -67,11 +67,9 @@ use kernel::{
         },
         barrier,
         Arc,
-        Mutex,
         SpinLockIrq, //
     },
     workqueue::{
-        RawWorkItem,
         Work,
         WorkItem, //
     }, //
@@ -113,9 +111,9 @@ pub(in crate::rma) struct Outbox {
     pub(super) room: WaitQueue,
     #[pin]
     work: Work<Self>,
-    /// Gives signals; none once nobody is inside the peer.
+    /// Gives signals.
     #[pin]
-    signals: Mutex<Option<Queue>>,
+    pub(in crate::rma) signals: PeerQueue,
 }
 
 impl_has_work! {
@@ -162,7 +160,7 @@ impl Outbox {
                 answered: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
                 work <- new_work!("Outbox::work"),
-                signals <- new_mutex!(Some(signals), "Outbox::signals"),
+                signals <- PeerQueue::new(signals),
             }),
             GFP_KERNEL,
         )
@@ -280,23 +278,6 @@ impl Outbox {
         } else {
             self.void_all(parts);
         }
-    }
-
-    /// Has an item run that gives signals, and may wait for slots. May sleep, does not wait for the peer.
-    pub(in crate::rma) fn enqueue<W, const ID: u64>(&self, item: W)
-    where
-        W: RawWorkItem<ID> + Send + 'static,
-    {
-        if let Some(signals) = self.signals.lock().as_ref() {
-            // An error says that it is about to run anyway.
-            let _ = signals.enqueue::<_, ID>(item);
-        }
-    }
-
-    /// Nobody is inside the peer any more: waits for the items that give signals, which find that. May sleep.
-    pub(super) fn drained(&self) {
-        let signals = self.signals.lock().take();
-        drop(signals);
     }
 
     /// Has the peer store a value at the one place of an operation, after all that was put into slots before. The

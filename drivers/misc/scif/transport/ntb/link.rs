@@ -242,7 +242,7 @@ impl NtbLink {
                 false
             }
         };
-        self.context.queues.patient.flush();
+        // Their items wait for no peer.
         self.context.queues.work.flush();
         self.context.queues.control.flush();
         let aperture = self.inner.lock().aperture.take();
