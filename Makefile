@@ -64,7 +64,7 @@ help:
 	@echo '  make deb                   scif-dkms, scif-tools, libscif0, libscif-ring0, -dev of both: build/deb/*.deb'
 	@echo
 	@echo 'For development, in the pinned environment:'
-	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'
+	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug|kcsan)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
 	@echo '  make check                 formatting, clippy, checkpatch, layers, the documentation'
 	@echo '  make host-test             the tests that need no guest'

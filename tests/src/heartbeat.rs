@@ -46,7 +46,7 @@ fn usual(lab: &Lab) -> Duration {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => DEFAULT,
         // So slow that a timer can be late by seconds.
-        Flavour::Debug => Duration::from_secs(10),
+        Flavour::Debug | Flavour::Kcsan => Duration::from_secs(10),
     }
 }
 

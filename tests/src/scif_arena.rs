@@ -71,7 +71,7 @@ pub fn conformance(lab: &Lab) -> Result<()> {
 fn windows(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "1000",
-        Flavour::Debug => "1500",
+        Flavour::Debug | Flavour::Kcsan => "1500",
     }
 }
 

@@ -29,7 +29,7 @@ fn rounds(lab: &Lab) -> usize {
         Some(asked) => asked,
         None => match lab.kernel().flavour() {
             Flavour::Stock | Flavour::Plain => 20,
-            Flavour::Debug => 200,
+            Flavour::Debug | Flavour::Kcsan => 200,
         },
     }
 }

@@ -55,7 +55,7 @@ fn client_and_server(
 fn amount(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "8",
-        Flavour::Debug => "1",
+        Flavour::Debug | Flavour::Kcsan => "1",
     }
 }
 

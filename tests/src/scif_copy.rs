@@ -20,7 +20,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 fn large(lab: &Lab) -> u64 {
     let mebibytes = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 8,
-        Flavour::Debug => 4,
+        Flavour::Debug | Flavour::Kcsan => 4,
     };
     (mebibytes << 20) + 12345
 }

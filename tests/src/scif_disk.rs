@@ -40,7 +40,7 @@ fn detach(lab: &Lab) -> Result<()> {
 fn rounds(lab: &Lab) -> usize {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 10,
-        Flavour::Debug => 5,
+        Flavour::Debug | Flavour::Kcsan => 5,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 fn calls(lab: &Lab) -> String {
     let calls = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 400_000,
-        Flavour::Debug => 200_000,
+        Flavour::Debug | Flavour::Kcsan => 200_000,
     };
     env::var("SCIF_FUZZ_CALLS").unwrap_or_else(|_| calls.to_string())
 }

@@ -130,7 +130,7 @@ fn most_while(lab: &Lab) -> u64 {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 96 << 10,
         // KASAN keeps what was freed, and doubles the rest.
-        Flavour::Debug => 256 << 10,
+        Flavour::Debug | Flavour::Kcsan => 256 << 10,
     }
 }
 
@@ -138,7 +138,7 @@ fn most_while(lab: &Lab) -> u64 {
 fn most_after(lab: &Lab) -> u64 {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 8 << 10,
-        Flavour::Debug => 96 << 10,
+        Flavour::Debug | Flavour::Kcsan => 96 << 10,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 fn rounds(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "640",
-        Flavour::Debug => "160",
+        Flavour::Debug | Flavour::Kcsan => "160",
     }
 }
 

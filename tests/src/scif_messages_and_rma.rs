@@ -38,7 +38,7 @@ const NO_ENGINE: Need = Need {
 fn amount(lab: &Lab) -> u32 {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 64,
-        Flavour::Debug => 4,
+        Flavour::Debug | Flavour::Kcsan => 4,
     }
 }
 

@@ -396,7 +396,7 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let copy = scif::start_tool(lab, 0, arguments)?;
     let some = match lab.kernel().flavour() {
         lab::Flavour::Stock | lab::Flavour::Plain => 32 << 20,
-        lab::Flavour::Debug => 4 << 20,
+        lab::Flavour::Debug | lab::Flavour::Kcsan => 4 << 20,
     };
     wait_until("a part of the file has arrived", lab.hang_limit(60), || {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());

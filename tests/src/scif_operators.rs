@@ -49,7 +49,7 @@ fn traced(lab: &Lab, node: usize) -> Result<Vec<(String, String)>> {
 
 /// Events are told of a copy, on both nodes, and those of a transfer fit together.
 fn events(lab: &Lab) -> Result<()> {
-    if lab.kernel().flavour() == Flavour::Plain {
+    if matches!(lab.kernel().flavour(), Flavour::Plain | Flavour::Kcsan) {
         println!("      this kernel has no tracepoints");
         return Ok(());
     }

@@ -58,7 +58,7 @@ fn online(lab: &Lab) -> Result<()> {
 fn copies(lab: &Lab) -> Result<()> {
     let size = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 4 << 20,
-        Flavour::Debug => 2 << 20,
+        Flavour::Debug | Flavour::Kcsan => 2 << 20,
     } + 321;
     let hash = scif::make_file(lab, "sent", size)?;
     let servers = [Server::start(lab, 1)?, Server::start(lab, 2)?];
@@ -97,7 +97,7 @@ fn copies(lab: &Lab) -> Result<()> {
 fn one_dies(lab: &Lab) -> Result<()> {
     let (size, some) = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => (64 << 20, 8 << 20),
-        Flavour::Debug => (12 << 20, 2 << 20),
+        Flavour::Debug | Flavour::Kcsan => (12 << 20, 2 << 20),
     };
     let around = Circumstances::before(lab, &[0, 1])?;
     let hash = scif::make_file(lab, "sent", size)?;

@@ -37,6 +37,8 @@ pub enum Flavour {
     Plain,
     /// KASAN, lockdep, kmemleak, DMA-API debugging; about ten times slower.
     Debug,
+    /// KCSAN, which finds data races; many times slower, too.
+    Kcsan,
 }
 
 impl Flavour {
@@ -46,6 +48,7 @@ impl Flavour {
             Flavour::Stock => "stock",
             Flavour::Plain => "plain",
             Flavour::Debug => "debug",
+            Flavour::Kcsan => "kcsan",
         }
     }
 
@@ -53,14 +56,14 @@ impl Flavour {
     pub fn slowness(self) -> u32 {
         match self {
             Flavour::Stock | Flavour::Plain => 1,
-            Flavour::Debug => 8,
+            Flavour::Debug | Flavour::Kcsan => 8,
         }
     }
 
     /// The memory of a guest in MiB.
     pub fn default_memory(self) -> u32 {
         match self {
-            Flavour::Stock | Flavour::Plain => 512,
+            Flavour::Stock | Flavour::Plain | Flavour::Kcsan => 512,
             Flavour::Debug => 1024,
         }
     }

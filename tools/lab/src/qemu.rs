@@ -63,7 +63,7 @@ impl Machine<'_> {
                 // byte by byte.
                 Flavour::Stock | Flavour::Plain => "max,-erms,-fsrm",
                 // With five-level paging KASAN floods the early boot.
-                Flavour::Debug => "max,-erms,-fsrm,la57=off",
+                Flavour::Debug | Flavour::Kcsan => "max,-erms,-fsrm,la57=off",
             },
         ]);
         command.args(["-smp", &self.config.processors.to_string()]);

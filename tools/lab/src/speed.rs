@@ -49,7 +49,7 @@ impl Work {
                 reference_round_trip: Duration::from_millis(45),
             },
             // Its processes start slowly, but user space loops as fast.
-            Flavour::Debug => Work {
+            Flavour::Debug | Flavour::Kcsan => Work {
                 iterations: 10_000,
                 round_trips: 2,
                 reference_loop: Duration::from_millis(500),

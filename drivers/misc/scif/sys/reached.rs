@@ -362,7 +362,7 @@ impl Reached<'_> {
     pub(super) unsafe fn copy_out(&self, to: *mut u8, is_device: bool) {
         let Span { base, len } = self.span;
         // SAFETY: By the contract of this function, and the type invariant.
-        unsafe { copy(to, is_device, base.as_ptr(), self.is_device, len) };
+        unsafe { copy_in_use(to, is_device, base.as_ptr(), self.is_device, len) };
     }
 
     /// Fills all of it, which processes may have mapped, from memory that may be a device's.
@@ -373,7 +373,7 @@ impl Reached<'_> {
     pub(super) unsafe fn copy_in(&self, from: *const u8, is_device: bool) {
         let Span { base, len } = self.span;
         // SAFETY: By the contract of this function, and the type invariant.
-        unsafe { copy(base.as_ptr(), self.is_device, from, is_device, len) };
+        unsafe { copy_in_use(base.as_ptr(), self.is_device, from, is_device, len) };
         if self.is_device {
             flush_writes();
         } else {
@@ -475,6 +475,34 @@ pub(super) unsafe fn copy(
             bindings::memcpy(to, from, len);
         }
     }
+}
+
+/// Copies as [`copy`] what processes may write and read meanwhile, and other transfers, which KCSAN so does not look at:
+/// what comes of that is up to those who share the memory.
+///
+/// # Safety
+///
+/// As for [`copy`].
+#[inline]
+unsafe fn copy_in_use(
+    to: *mut u8,
+    to_device: bool,
+    from: *const u8,
+    from_device: bool,
+    len: usize,
+) {
+    #[cfg(CONFIG_KCSAN)]
+    // SAFETY: No preconditions; it ends below.
+    unsafe {
+        bindings::kcsan_disable_current()
+    };
+    // SAFETY: By the contract of this function.
+    unsafe { copy(to, to_device, from, from_device, len) };
+    #[cfg(CONFIG_KCSAN)]
+    // SAFETY: It was begun above.
+    unsafe {
+        bindings::kcsan_enable_current()
+    };
 }
 
 #[kunit_tests(scif_sys_reached)]
