@@ -60,30 +60,24 @@ struct command {
 
 /* --- The peer --- */
 
-static bool receive_all(int fd, void *data, long len)
-{
-	long done = 0;
-	int got;
+enum way { RECEIVE, SEND };
 
-	while (done < len) {
-		got = scif_recv(fd, (char *)data + done, len - done, SCIF_RECV_BLOCK);
-		if (got < 0 && errno != EINTR && errno != ENOMEM)
-			return false;
-		done += got > 0 ? got : 0;
-	}
-	return true;
+static int move_some(enum way way, int fd, void *data, long len)
+{
+	return way == SEND ? scif_send(fd, data, len, SCIF_SEND_BLOCK) :
+			     scif_recv(fd, data, len, SCIF_RECV_BLOCK);
 }
 
-static bool send_everything(int fd, const void *data, long len)
+static bool move_all(enum way way, int fd, void *data, long len)
 {
 	long done = 0;
-	int sent;
+	int moved;
 
 	while (done < len) {
-		sent = scif_send(fd, (const char *)data + done, len - done, SCIF_SEND_BLOCK);
-		if (sent < 0 && errno != EINTR && errno != ENOMEM)
+		moved = move_some(way, fd, (char *)data + done, len - done);
+		if (moved < 0 && errno != EINTR && errno != ENOMEM)
 			return false;
-		done += sent > 0 ? sent : 0;
+		done += moved > 0 ? moved : 0;
 	}
 	return true;
 }
@@ -108,10 +102,10 @@ static bool obey(struct client *client, const struct command *command, char *str
 
 	switch (command->what) {
 	case TAKE:
-		return receive_all(client->fd, stream, command->value);
+		return move_all(RECEIVE, client->fd, stream, command->value);
 	case GIVE:
 		memset(stream, command->value & 0xff, STREAM);
-		return send_everything(client->fd, stream, command->value);
+		return move_all(SEND, client->fd, stream, command->value);
 	case CONNECT_BACK:
 		answer = connect_back(client, command->value);
 		break;
@@ -122,7 +116,7 @@ static bool obey(struct client *client, const struct command *command, char *str
 		answer = has_kernels_failed();
 		break;
 	}
-	return send_everything(client->fd, &answer, sizeof(answer));
+	return move_all(SEND, client->fd, &answer, sizeof(answer));
 }
 
 static void *serve_one(void *argument)
@@ -134,8 +128,8 @@ static void *serve_one(void *argument)
 
 	if (scif_register(client->fd, window, WINDOW_SIZE, WINDOW,
 			  SCIF_PROT_READ | SCIF_PROT_WRITE, SCIF_MAP_FIXED) >= 0 &&
-	    send_everything(client->fd, &ready, 1))
-		while (receive_all(client->fd, &command, sizeof(command)) &&
+	    move_all(SEND, client->fd, &ready, 1))
+		while (move_all(RECEIVE, client->fd, &command, sizeof(command)) &&
 		       obey(client, &command, stream))
 			;
 	if (client->back >= 0)
@@ -214,14 +208,14 @@ static void tell_peer(__u32 what, __u32 value)
 {
 	struct command command = { what, value };
 
-	expect(send_everything(now_has.fd, &command, sizeof(command)));
+	expect(move_all(SEND, now_has.fd, &command, sizeof(command)));
 }
 
 static __s32 answer_of_peer(void)
 {
 	__s32 answer;
 
-	expect(receive_all(now_has.fd, &answer, sizeof(answer)));
+	expect(move_all(RECEIVE, now_has.fd, &answer, sizeof(answer)));
 	return answer;
 }
 
@@ -231,7 +225,7 @@ static void begin_connected(void)
 
 	now_has.fd = scif_open();
 	expect_ok(scif_connect(now_has.fd, peer_node, peer_port));
-	expect(receive_all(now_has.fd, &ready, 1));
+	expect(move_all(RECEIVE, now_has.fd, &ready, 1));
 	expect(ready == 1);
 }
 
@@ -330,7 +324,7 @@ static void verify_connected(const struct scenario *scenario)
 	char ready = 0;
 
 	fcntl(now_has.other, F_SETFL, 0);
-	expect(receive_all(now_has.other, &ready, 1));
+	expect(move_all(RECEIVE, now_has.other, &ready, 1));
 	expect(ready == 1);
 }
 
@@ -439,20 +433,26 @@ static void begin_sending(void)
 	tell_peer(TAKE, STREAM);
 }
 
-static int act_send(const struct scenario *scenario)
+/* Goes on with a stream until this much of it is done. */
+static int move_stream(enum way way, long len)
 {
 	long piece;
-	int sent;
+	int moved;
 
-	while (now_has.done < scenario->len) {
-		piece = scenario->len - now_has.done;
+	while (now_has.done < len) {
+		piece = len - now_has.done;
 		piece = piece < WINDOW_SIZE ? piece : WINDOW_SIZE;
-		sent = scif_send(now_has.fd, now_has.memory, piece, SCIF_SEND_BLOCK);
-		if (sent < 0)
+		moved = move_some(way, now_has.fd, now_has.memory, piece);
+		if (moved < 0)
 			return -1;
-		now_has.done += sent;
+		now_has.done += moved;
 	}
 	return 0;
+}
+
+static int act_send(const struct scenario *scenario)
+{
+	return move_stream(SEND, scenario->len);
 }
 
 static int act_send_all(const struct scenario *scenario)
@@ -476,7 +476,7 @@ static void verify_sent(const struct scenario *scenario)
 		long piece = STREAM - now_has.done;
 
 		piece = piece < WINDOW_SIZE ? piece : WINDOW_SIZE;
-		expect(send_everything(now_has.fd, now_has.memory, piece));
+		expect(move_all(SEND, now_has.fd, now_has.memory, piece));
 		now_has.done += piece;
 	}
 	tell_peer(DISARM, 0);
@@ -492,18 +492,7 @@ static void begin_receiving(void)
 
 static int act_receive(const struct scenario *scenario)
 {
-	long piece;
-	int got;
-
-	while (now_has.done < scenario->len) {
-		piece = scenario->len - now_has.done;
-		piece = piece < WINDOW_SIZE ? piece : WINDOW_SIZE;
-		got = scif_recv(now_has.fd, now_has.memory, piece, SCIF_RECV_BLOCK);
-		if (got < 0)
-			return -1;
-		now_has.done += got;
-	}
-	return 0;
+	return move_stream(RECEIVE, scenario->len);
 }
 
 static int act_poll(const struct scenario *scenario)
