@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Nobody waits because of what another user has: ports, connections, windows and listeners, however many
-//! (tests/programs/scif_fair.c).
+//! (tests/programs/scif_fair.c); nor for who opens another device.
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::wait_until;
 use serde_json::Value;
 
 use crate::harness::Test;
 use crate::scif;
 use crate::scif::Server;
+use crate::scif_kernel::SCIF_ALONE;
+use crate::scif_kernel::load;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// Connections that somebody has, and does nothing with but to poll them.
@@ -82,9 +85,32 @@ fn listeners(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The device is opened while somebody is in the open of a misc device (tests/modules/scif_slow_misc.c): so neither holds
+/// up the other.
+fn open(lab: &Lab) -> Result<()> {
+    load(lab, 0, "tests", "scif_slow_misc", "")?;
+    let slow = lab.spawn(0, ["sh", "-c", "exec 3</dev/scif_slow_misc"])?;
+    let file = "/sys/module/scif_slow_misc/parameters/opening";
+    wait_until("somebody opens it", lab.hang_limit(20), || {
+        Ok((lab.node(0).read(file)?.trim() == "1").then_some(()))
+    })?;
+    let other = lab.spawn(0, ["sh", "-c", "exec 3<>/dev/scif"])?;
+    let opened = other.wait_timeout(lab.hang_limit(10))?;
+    slow.kill();
+    slow.wait()?;
+    other.wait()?.success()?;
+    lab.rmmod(0, "scif_slow_misc")?;
+    ensure!(
+        opened.is_some(),
+        "/dev/scif can't be opened while somebody opens a misc device"
+    );
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240),
     Test::new("scif_fair::shares", SCIF_PAIR, shares).seconds(240),
     Test::new("scif_fair::listeners", SCIF_PAIR, listeners).seconds(240),
+    Test::new("scif_fair::open", SCIF_ALONE, open),
 ];

@@ -19,7 +19,7 @@ use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A node with the module, and nothing else.
-const SCIF_ALONE: Need = Need {
+pub const SCIF_ALONE: Need = Need {
     dma_channels: 0,
     scif: Loaded::LongHeartbeat,
     ..ONE

@@ -19,13 +19,19 @@ use crate::{
         scif::Scif,
         Endpoint, //
     },
-    sys::chardev::{
-        is_last_descriptor,
-        nonblocking,
-        Device,
-        DeviceFile,
-        FileOperations,
-        PollContext, //
+    sys::{
+        chardev::{
+            self,
+            is_last_descriptor,
+            nonblocking,
+            DeviceFile,
+            FileOperations,
+            PollContext, //
+        },
+        published::{
+            Publication,
+            Published, //
+        }, //
     }, //
 };
 use call::{
@@ -44,32 +50,34 @@ use kernel::{
     },
 };
 
-/// Who may open the devices where udev does not say: RMA pins memory, and a peer's memory can be
-/// written to.
-const DEVICE_MODE: u16 = 0o600;
+/// Where files that are opened find what they are part of.
+static SCIF: Published<Scif> = Published::new();
 
 /// The devices; they go when this is dropped.
 pub(crate) struct Devices {
-    _scif: Pin<KBox<Device<Endpoint>>>,
-    _mic: Option<Pin<KBox<Device<Endpoint>>>>,
+    // Dropped in this order.
+    _devices: chardev::Devices<Endpoint>,
+    _published: Publication<Scif>,
 }
 
 impl Devices {
     /// Opens the door: files may be opened before this returns. May sleep.
     pub(crate) fn register(scif: &Arc<Scif>) -> Result<Self> {
-        let mic = || Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE, scif.clone());
+        let published = SCIF.publish(scif.clone());
+        let paths: &[_] = match scif.mic_compat {
+            true => &[c"mic!scif", c"scif"],
+            false => &[c"scif"],
+        };
         Ok(Self {
-            _mic: scif.mic_compat.then(mic).transpose()?,
-            _scif: Device::register(c"scif", c"scif", DEVICE_MODE, scif.clone())?,
+            _devices: chardev::Devices::register(c"scif", paths)?,
+            _published: published,
         })
     }
 }
 
 impl DeviceFile for Endpoint {
-    type Context = Arc<Scif>;
-
-    fn open(scif: &Arc<Scif>) -> Result<Arc<Self>> {
-        Self::new(scif)
+    fn open() -> Result<Arc<Self>> {
+        Self::new(&SCIF.get()?)
     }
 }
 

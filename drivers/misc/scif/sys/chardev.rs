@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A character device with a file of its own for each `open`, and what can be done with such a file.
+//! Character devices with a file of its own for each `open`, and what can be done with such a file.
 //!
-//! [`kernel::miscdevice`] has no `poll`, no `flush` and no access mode, so this brings its own file
-//! operations.
+//! They are no misc devices. The kernel opens the files of all misc devices under one mutex (`misc_mtx`). What is behind a
+//! file is charged to the process that opens it; one whose cgroup has no memory left would keep everybody from all of
+//! them for as long as it looks for some.
 //!
-//! C header: [`include/linux/miscdevice.h`](srctree/include/linux/miscdevice.h)
+//! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h) (`register_chrdev()`) and
+//! [`include/linux/device/class.h`](srctree/include/linux/device/class.h)
 
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
 
 use kernel::{
-    bindings, container_of,
+    bindings,
     error::{
+        from_err_ptr,
         from_result,
         to_result, //
     },
@@ -29,7 +35,6 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
-    types::Opaque,
     uaccess::{
         UserPtr,
         UserSlice,
@@ -44,13 +49,10 @@ use super::{
 };
 use crate::LocalModule;
 
-/// What is behind a file of a [`Device`].
+/// What is behind a file of [`Devices`].
 pub(crate) trait DeviceFile: FileOperations {
-    /// What a device gives to its files.
-    type Context: Send + Sync;
-
     /// A file is opened.
-    fn open(context: &Self::Context) -> Result<Arc<Self>>;
+    fn open() -> Result<Arc<Self>>;
 }
 
 /// What is behind one open file. What a kind of file does not have is what the kernel says without it.
@@ -157,59 +159,62 @@ impl<'file> PollContext<'file> {
     }
 }
 
-/// A registered device below `/dev`; dropping it takes the name away.
+/// Registered devices below `/dev`; dropping this takes the names away.
 ///
 /// Files that are open stay usable: they hold a reference to the module.
 ///
 /// # Invariants
 ///
-/// `misc` is registered.
-#[pin_data(PinnedDrop)]
-pub(crate) struct Device<T: DeviceFile> {
-    context: T::Context,
-    // Last: files may be opened as soon as this has been made, and use the others.
-    #[pin]
-    misc: Opaque<bindings::miscdevice>,
+/// `class` is registered. So are the first `count` numbers of `major`, unless that is 0.
+pub(crate) struct Devices<T: DeviceFile> {
+    /// What sysfs and `/proc/devices` call them.
+    name: &'static CStr,
+    class: *mut bindings::class,
+    major: c_uint,
+    count: c_uint,
+    _files: PhantomData<Arc<T>>,
 }
 
-// SAFETY: A device may be deregistered by another thread than the one that registered it.
-unsafe impl<T: DeviceFile> Send for Device<T> {}
+// SAFETY: Devices may be unregistered by another thread than the one that registered them.
+unsafe impl<T: DeviceFile> Send for Devices<T> {}
 // SAFETY: Nothing is done through `&self`.
-unsafe impl<T: DeviceFile> Sync for Device<T> {}
+unsafe impl<T: DeviceFile> Sync for Devices<T> {}
 
-impl<T: DeviceFile> Device<T> {
-    /// Makes `/dev/<path>` appear, with these permissions (such as `0o600`) where udev does not
-    /// decide otherwise. `name` is what sysfs calls it. Files may be opened before this returns.
-    pub(crate) fn register(
-        name: &'static CStr,
-        path: &'static CStr,
-        mode: u16,
-        context: T::Context,
-    ) -> Result<Pin<KBox<Self>>> {
-        KBox::try_pin_init(
-            try_pin_init!(Self {
-                context,
-                misc <- Opaque::try_ffi_init(move |slot: *mut bindings::miscdevice| {
-                    let misc = bindings::miscdevice {
-                        minor: bindings::MISC_DYNAMIC_MINOR as c_int,
-                        name: name.as_char_ptr(),
-                        nodename: path.as_char_ptr(),
-                        fops: &Self::OPERATIONS,
-                        mode,
-                        ..pin_init::zeroed()
-                    };
-                    // INVARIANT: It is registered when this returns 0.
-                    //
-                    // SAFETY: `slot` is valid for writes, it is pinned, and stays valid until
-                    // `drop` has deregistered it.
-                    to_result(unsafe {
-                        slot.write(misc);
-                        bindings::misc_register(slot)
-                    })
-                }),
-            }? Error),
-            GFP_KERNEL,
-        )
+impl<T: DeviceFile> Devices<T> {
+    /// Makes a device appear for each of `paths` below `/dev`, where `!` stands for a slash. They have mode 0600 where udev
+    /// does not decide otherwise. Files may be opened before this returns.
+    pub(crate) fn register(name: &'static CStr, paths: &[&'static CStr]) -> Result<Self> {
+        // INVARIANT: The class is registered when this succeeds, and no number is.
+        let mut this = Self {
+            name,
+            // SAFETY: The name is static.
+            class: from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?,
+            major: 0,
+            count: paths.len() as c_uint,
+            _files: PhantomData,
+        };
+        // SAFETY: The name and the operations are static.
+        let major = unsafe {
+            let (name, operations) = (name.as_char_ptr(), &Self::OPERATIONS);
+            bindings::__register_chrdev(0, 0, this.count, name, operations)
+        };
+        to_result(major)?;
+        // INVARIANT: The numbers have just been registered.
+        this.major = major as c_uint;
+        for (number, path) in this.numbers().zip(paths) {
+            let (parent, data) = (ptr::null_mut(), ptr::null_mut());
+            let (format, path) = (c"%s".as_char_ptr(), path.as_char_ptr());
+            // SAFETY: The class is registered, and the format takes the path.
+            from_err_ptr(unsafe {
+                bindings::device_create(this.class, parent, number, data, format, path)
+            })?;
+        }
+        Ok(this)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = bindings::dev_t> {
+        let first = self.major << bindings::MINORBITS;
+        first..first + self.count
     }
 
     const OPERATIONS: bindings::file_operations = bindings::file_operations {
@@ -220,22 +225,33 @@ impl<T: DeviceFile> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is a file of this device that is being opened, and `inode` is its inode.
+    /// `file` is a file of these devices that is being opened, and `inode` is its inode.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         from_result(|| {
             // SAFETY: By the contract of this function.
             to_result(unsafe { bindings::generic_file_open(inode, file) })?;
-            // SAFETY: The misc devices' own `open` has put a pointer to the device there, which
-            // stays registered until this has returned: it holds the lock that deregistering takes.
-            let device = unsafe {
-                let misc: *mut Opaque<bindings::miscdevice> = (*file).private_data.cast();
-                &*container_of!(misc, Self, misc)
-            };
-            let data = T::open(&device.context)?;
+            let data = T::open()?;
             // SAFETY: The private data of the file is ours.
             unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
             Ok(0)
         })
+    }
+}
+
+impl<T: DeviceFile> Drop for Devices<T> {
+    fn drop(&mut self) {
+        if self.major != 0 {
+            for number in self.numbers() {
+                // SAFETY: The class is registered. A device that could not be made is not found there.
+                unsafe { bindings::device_destroy(self.class, number) };
+            }
+            // SAFETY: By the type invariant they are registered.
+            unsafe {
+                bindings::__unregister_chrdev(self.major, 0, self.count, self.name.as_char_ptr())
+            };
+        }
+        // SAFETY: By the type invariant it is registered, and its devices are gone.
+        unsafe { bindings::class_destroy(self.class) };
     }
 }
 
@@ -364,13 +380,5 @@ impl<T: FileOperations> Files<T> {
             unsafe { T::mmap(Self::data(file), VmaNew::from_raw(vma)) }?;
             Ok(0)
         })
-    }
-}
-
-#[pinned_drop]
-impl<T: DeviceFile> PinnedDrop for Device<T> {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered.
-        unsafe { bindings::misc_deregister(self.misc.get()) };
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Something that there is once, for functions that other modules call and that are given nothing.
+//! Something that there is once, for functions that are given nothing: those that other modules call, and `open` of a
+//! device.
 
 use core::ptr;
 
@@ -36,8 +37,8 @@ impl<T: Send + Sync + 'static> Published<T> {
         Publication(self)
     }
 
-    /// Looks for it: `ENODEV` before the module has been initialised. Whoever calls was called by another module, which
-    /// keeps this one loaded by using its symbols.
+    /// Looks for it: `ENODEV` before the module has been initialised. The caller keeps this module loaded: another module by
+    /// using its symbols, a file by its operations.
     pub(crate) fn get(&'static self) -> Result<Arc<T>> {
         let value = self.0.load(Acquire);
         if value.is_null() {
@@ -48,7 +49,7 @@ impl<T: Send + Sync + 'static> Published<T> {
     }
 }
 
-/// Dropped when nobody can call any more: others that use this module's symbols keep it loaded.
+/// Dropped when nobody can call any more: whoever can keeps this module loaded.
 pub(crate) struct Publication<T: Send + Sync + 'static>(&'static Published<T>);
 
 impl<T: Send + Sync + 'static> Drop for Publication<T> {

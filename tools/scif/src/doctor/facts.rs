@@ -54,7 +54,7 @@ pub struct Device {
     pub refusal: Option<String>,
     /// The group that it belongs to.
     pub group: Option<String>,
-    /// What sysfs says that its number is, as `10:120`.
+    /// What sysfs says that its number is, as `240:0`.
     pub number: Option<String>,
 }
 

@@ -133,7 +133,7 @@ fn device(root: &Path) -> Device {
         exists: about.is_some(),
         refusal: about.as_ref().and_then(|_| Some(errno_name(&opened()?))),
         group: about.and_then(|about| with_id(&groups, about.gid())),
-        number: line(root.join("sys/class/misc/scif/dev")),
+        number: line(root.join("sys/class/scif/scif/dev")),
     }
 }
 
@@ -487,7 +487,7 @@ mod tests {
             "root:x:0:0::/:/bin/sh\nann:x:1000:1000::/:/bin/sh\n",
         );
         write(root, "etc/group", "scif:x:1234:ann,bob\n");
-        write(root, "sys/class/misc/scif/dev", "10:120\n");
+        write(root, "sys/class/scif/scif/dev", "240:0\n");
         let expected = Caller {
             name: "ann".into(),
             members: Some(vec!["ann".into(), "bob".into()]),
@@ -500,7 +500,7 @@ mod tests {
         write(root, "dev/scif/file", "");
         let device = device(root);
         assert!(device.exists && device.refusal.is_some());
-        assert_eq!(device.number.as_deref(), Some("10:120"));
+        assert_eq!(device.number.as_deref(), Some("240:0"));
         write(
             root,
             "proc/self/status",
