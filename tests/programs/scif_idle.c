@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks while processes of the lowest priority ask, too, which have next to nothing of the
+ * Asks while processes of the lowest priority ask and copy, too, which have next to nothing of the
  * processors.
  *
  *	scif_idle
@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,9 +22,11 @@
 #include "checks.h"
 #include "die.h"
 #include "ends.h"
+#include "window_memory.h"
 
 #define QUESTIONS	3000
 #define ASKERS		3
+#define COPIED		(64 << 10)
 #define FACTOR		4
 #define MILLISECONDS	250
 
@@ -62,15 +65,63 @@ static void ask(int fd)
 		die("SCIF_FENCE_MARK");
 }
 
-static void ask_idly(void)
+static void be_idle(void)
 {
 	struct sched_param param = { };
-	struct pair pair = make_pair();
 
 	if (sched_setscheduler(0, SCHED_IDLE, &param))
 		die("sched_setscheduler");
+}
+
+static void ask_idly(void)
+{
+	struct pair pair = make_pair();
+
+	be_idle();
 	for (;;)
 		ask(pair.fd[0]);
+}
+
+static __s64 register_at(int fd, void *memory, long len)
+{
+	__s64 offset = scif_register(fd, memory, len, 0, SCIF_PROT_READ | SCIF_PROT_WRITE, 0);
+
+	if (offset < 0)
+		die("SCIF_REG");
+	return offset;
+}
+
+/* The connection of copy_idly(). */
+static struct pair copying;
+
+static void change_windows(void)
+{
+	void *memory = memory_of(4096);
+
+	for (;;) {
+		__s64 offset = register_at(copying.fd[1], memory, 4096);
+
+		if (scif_unregister(copying.fd[1], offset, 4096))
+			die("SCIF_UNREG");
+	}
+}
+
+/* At an end at which windows come and go meanwhile: the control work hears of them. */
+static void copy_idly(void)
+{
+	struct pair pair = make_pair();
+	struct scifioctl_copy copy = {
+		.len = COPIED,
+		.addr = (unsigned long)memory_of(COPIED),
+	};
+
+	copy.roffset = register_at(pair.fd[1], memory_of(COPIED), COPIED);
+	copying = pair;
+	child(change_windows);
+	be_idle();
+	for (;;)
+		if (ioctl(pair.fd[0], SCIF_VWRITETO, &copy))
+			die("SCIF_VWRITETO");
 }
 
 static double slowest(int fd)
@@ -95,8 +146,10 @@ int main(void)
 	for (long number = sysconf(_SC_NPROCESSORS_ONLN); number > 0; number--)
 		child(compute);
 	alone = slowest(pair.fd[0]);
-	for (int number = 0; number < ASKERS; number++)
+	for (int number = 0; number < ASKERS; number++) {
 		child(ask_idly);
+		child(copy_idly);
+	}
 	/* Until they have made their connections they are as all others. */
 	sleep(1);
 	beside = slowest(pair.fd[0]);

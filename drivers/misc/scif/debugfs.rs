@@ -165,8 +165,8 @@ fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Shows `names`: a line for each name that a port of this node has.
 fn names(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "class name port")?;
-    let names = &sources.scif.names;
-    names.try_for_each(|name, port| writeln!(f, "{} {} {port}", name.class, name.number))
+    let mut names = sources.scif.names.iter();
+    names.try_for_each(|(name, port)| writeln!(f, "{} {} {port}", name.class, name.number))
 }
 
 /// Shows `counters`: a line `name value` for each counter.

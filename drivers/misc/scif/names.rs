@@ -8,18 +8,22 @@
 //! A name is in the table as long as its [`BoundName`] exists. Each one is charged to the process that has bound
 //! it, and an endpoint has one at most, so there are no more of them than open files.
 //!
-//! Lock: `Names::inner` is a leaf.
+//! Lock: `ports` is a spinlock, held for a look at one name: all users and the control work need it.
 
 use kernel::{
-    new_mutex,
+    new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,
         RBTreeNodeReservation, //
     },
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
-        Mutex, //
+        SpinLock, //
     },
 };
 
@@ -34,18 +38,14 @@ pub(crate) struct Name {
     pub(crate) number: u32,
 }
 
-struct Inner {
-    ports: RBTree<Name, u16>,
-    /// Goes round, so that a name that was just freed comes back as late as possible: peers may still
-    /// mean the one who had it.
-    next: u32,
-}
-
 /// The names of this node.
 #[pin_data]
 pub(crate) struct Names {
     #[pin]
-    inner: Mutex<Inner>,
+    ports: SpinLock<RBTree<Name, u16>>,
+    /// Goes round, so that a name that was just freed comes back as late as possible: peers may still
+    /// mean the one who had it.
+    next: Atomic<u32>,
 }
 
 /// A port has this name until this is dropped.
@@ -56,46 +56,25 @@ pub(crate) struct BoundName {
 
 impl Drop for BoundName {
     fn drop(&mut self) {
-        let removed = self.names.inner.lock().ports.remove_node(&self.name);
+        let removed = self.names.ports.lock().remove_node(&self.name);
         drop(removed);
-    }
-}
-
-impl Inner {
-    /// A name of the class that nobody has: each is looked at once.
-    fn any(&mut self, class: u32) -> Option<Name> {
-        let first = self.next;
-        loop {
-            let number = self.next;
-            self.next = number.checked_add(1).unwrap_or(FIRST_DYNAMIC);
-            let name = Name { class, number };
-            if self.ports.get(&name).is_none() {
-                return Some(name);
-            }
-            if self.next == first {
-                return None;
-            }
-        }
     }
 }
 
 impl Names {
     /// No names yet. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let inner = Inner {
-            ports: RBTree::new(),
-            next: FIRST_DYNAMIC,
-        };
         Arc::pin_init(
             pin_init!(Self {
-                inner <- new_mutex!(inner, "Names::inner"),
+                ports <- new_spinlock!(RBTree::new(), "Names::ports"),
+                next: Atomic::new(FIRST_DYNAMIC),
             }),
             GFP_KERNEL,
         )
     }
 
     /// Gives a port the name of that number, or any that is free. EADDRINUSE if another one has it;
-    /// ENOSPC if all are taken. May sleep.
+    /// ENOSPC if no one is found that is free. May sleep.
     pub(crate) fn bind(
         self: &Arc<Self>,
         class: u32,
@@ -104,37 +83,46 @@ impl Names {
     ) -> Result<BoundName> {
         // Before the lock, which all processes need: who pays may have to wait.
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut inner = self.inner.lock();
-        let name = match number {
-            Some(number) => Name { class, number },
-            None => inner.any(class).ok_or(ENOSPC)?,
-        };
-        if inner.ports.get(&name).is_some() {
-            // Before what was reserved goes.
-            drop(inner);
-            return Err(EADDRINUSE);
+        for _ in FIRST_DYNAMIC..=u32::MAX {
+            let any = || self.next.fetch_add(1, Relaxed) | FIRST_DYNAMIC;
+            let name = Name {
+                class,
+                number: number.unwrap_or_else(any),
+            };
+            let mut ports = self.ports.lock();
+            if ports.get(&name).is_none() {
+                ports.insert(node.into_node(name, port));
+                drop(ports);
+                return Ok(BoundName {
+                    names: self.clone(),
+                    name,
+                });
+            }
+            drop(ports);
+            if number.is_some() {
+                return Err(EADDRINUSE);
+            }
         }
-        inner.ports.insert(node.into_node(name, port));
-        drop(inner);
-        Ok(BoundName {
-            names: self.clone(),
-            name,
-        })
+        Err(ENOSPC)
     }
 
     /// The port that has a name. May sleep.
     pub(crate) fn port(&self, name: Name) -> Option<u16> {
-        self.inner.lock().ports.get(&name).copied()
+        self.ports.lock().get(&name).copied()
     }
 
-    /// Calls `f` with each name and its port, in their order, with the lock held: it takes none itself.
-    pub(crate) fn try_for_each<E>(
-        &self,
-        mut f: impl FnMut(&Name, u16) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let inner = self.inner.lock();
-        let mut ports = inner.ports.iter();
-        ports.try_for_each(|(name, port)| f(name, *port))
+    /// Walks over the names and their ports, in order and without the lock: what comes and goes meanwhile may be seen or
+    /// not.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, u16)> + '_ {
+        let mut next = Some(0_u64);
+        core::iter::from_fn(move || {
+            let (class, number) = ((next? >> 32) as u32, next? as u32);
+            let ports = self.ports.lock();
+            let cursor = ports.cursor_lower_bound(&Name { class, number })?;
+            let (&name, &port) = cursor.current();
+            next = (u64::from(name.class) << 32 | u64::from(name.number)).checked_add(1);
+            Some((name, port))
+        })
     }
 }
 
@@ -172,6 +160,9 @@ mod tests {
         let other = table.bind(CLASS + 1, Some(42), 2001)?;
         assert_eq!(table.port(one.name), Some(2000));
         assert_eq!(table.port(other.name), Some(2001));
+        let last = table.bind(u32::MAX, Some(u32::MAX), 2002)?;
+        let all = [(one.name, 2000), (other.name, 2001), (last.name, 2002)];
+        assert!(table.iter().eq(all));
         Ok(())
     }
 
@@ -184,7 +175,7 @@ mod tests {
         assert!(second.name != first && second.name != taken.name);
         assert!(second.name.number != 0);
         // They go round, not over.
-        table.inner.lock().next = u32::MAX;
+        table.next.store(u32::MAX, Relaxed);
         let last = table.bind(CLASS, None, 2003)?;
         assert_eq!(last.name.number, u32::MAX);
         let next = table.bind(CLASS, None, 2004)?;

@@ -30,19 +30,18 @@
 //! 1. The work of `Peer`, for which `Peer::wait_for_handler` waits
 //! 2. `Endpoint::state`
 //! 3. `NtbLink::inner`, `Home::state`
-//! 4. `Connection::losing`; below it `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
-//!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
-//! 5. `Nodes::watcher`, `Nodes::table`,
-//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
-//!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`, `PeerQueue::queue`,
+//! 4. `Connection::losing`; below it `Standing::name`
+//! 5. `Nodes::watcher`, `Nodes::table`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
+//!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`
+//! 6. `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`, `PeerQueue::queue`,
 //!    `RegistrationCache::removing`
-//! 7. `RegistrationCache::table`, `Places::taking`;
-//!    below them `SharedTable::entries`
+//! 7. `RegistrationCache::table`, `Places::taking`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 8. `NtbLink::current`, `Wish::turn`, `Connection::subscription`, `Ring::writer` and `Ring::reader` (not in interrupts)
+//! 8. `NtbLink::current`, `Wish::turn`, `Connection::subscription`; not in interrupts: `Ring::writer`, `Ring::reader`,
+//!    `Ports::inner`, `Listener::queue`, `Names::ports`, `Contact::connections`, `Exports::table`,
+//!    `RemoteWindows::tables`, `Windows::active`, `Marks::deferred`, `SharedTable::entries`
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,

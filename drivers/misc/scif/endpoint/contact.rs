@@ -2,7 +2,7 @@
 
 //! What SCIF has with one peer: the connections, and what they share.
 //!
-//! Lock: `connections` comes before those of the parts of a connection, see `scif_main.rs`.
+//! Lock: `connections` is a spinlock, as the control work takes it.
 
 use super::{
     connection::{
@@ -59,12 +59,12 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex,
+    new_spinlock,
     prelude::*,
     rbtree::RBTreeNode,
     sync::{
         Arc,
-        Mutex, //
+        SpinLock, //
     },
 };
 
@@ -85,7 +85,7 @@ pub(super) struct Contact {
     /// Of the memory of rings.
     pub(super) ring_shares: FairShares,
     #[pin]
-    connections: Mutex<ChannelTable<Connection>>,
+    connections: SpinLock<ChannelTable<Connection>>,
 }
 
 impl Contact {
@@ -111,7 +111,7 @@ impl Contact {
                 names: scif.names.clone(),
                 shares,
                 ring_shares,
-                connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
+                connections <- new_spinlock!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,
         )

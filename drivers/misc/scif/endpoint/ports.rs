@@ -6,12 +6,13 @@
 //! behind that which was given out last, from [`FIRST_DYNAMIC`] on: so a port that was just freed comes back as
 //! late as possible, as a peer may still hold messages for it.
 //!
-//! Lock: `inner` is a leaf, held for a look at one port: all users need it, however many listeners one of them has.
+//! Lock: `inner` is a spinlock, held for a look at one port: all users and the control work need it, however many listeners
+//! one user has.
 //!
 //! A listening port, the connection requests that wait for accept, and the connections that were accepted and wait for
 //! an endpoint.
 //!
-//! Locks: `queue` and `accepted` are leaves.
+//! Locks: `queue` is a spinlock, which the control work takes; `accepted` is a leaf among the mutexes.
 
 use super::accept::Accepting;
 use crate::{
@@ -36,10 +37,12 @@ use crate::{
 use kernel::{
     id_pool::IdPool,
     new_mutex,
+    new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNode,
+        RBTreeNodeReservation, //
     },
     sync::{
         atomic::{
@@ -47,7 +50,8 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLock, //
     }, //
 };
 
@@ -91,7 +95,7 @@ impl Inner {
 #[pin_data]
 pub(super) struct Ports {
     #[pin]
-    inner: Mutex<Inner>,
+    inner: SpinLock<Inner>,
     shares: FairShares,
 }
 
@@ -121,7 +125,7 @@ impl Ports {
         let shares = FairShares::of(PORTS)?;
         Arc::pin_init(
             pin_init!(Self {
-                inner <- new_mutex!(inner, "Ports::inner"),
+                inner <- new_spinlock!(inner, "Ports::inner"),
                 shares,
             }),
             GFP_KERNEL,
@@ -334,9 +338,9 @@ pub(super) struct Listener {
     /// The endpoint has it, so that it is free when that is closed, whoever still has this.
     pub(super) port: u16,
     backlog: usize,
-    /// Empty once the listener is closed.
+    /// In the order in which they came; empty once the listener is closed.
     #[pin]
-    queue: Mutex<KVVec<Request>>,
+    queue: SpinLock<RBTree<u64, Request>>,
     /// How many requests are queued; written under `queue`.
     queued: Atomic<usize>,
     /// Set under `queue`.
@@ -354,7 +358,7 @@ impl Listener {
             pin_init!(Self {
                 port,
                 backlog,
-                queue <- new_mutex!(KVVec::new(), "Listener::queue"),
+                queue <- new_spinlock!(RBTree::new(), "Listener::queue"),
                 queued: Atomic::new(0),
                 closed: Atomic::new(false),
                 accepted <- new_mutex!(KVec::new(), "Listener::accepted"),
@@ -366,19 +370,17 @@ impl Listener {
 
     /// Queues a request and wakes who accepts, or says why not.
     pub(super) fn push(&self, request: Request) -> Result<(), (Status, Request)> {
-        let mut requests = self.queue.lock();
-        if self.is_closed() {
-            return Err((Status::Refused, request));
-        }
-        if requests.len() >= self.backlog {
-            return Err((Status::Refused, request));
-        }
         // Made as they come: who listens has not asked for any yet.
-        if requests.reserve(1, GFP_KERNEL).is_err() {
+        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
             return Err((Status::NoMemory, request));
+        };
+        let mut requests = self.queue.lock();
+        if self.is_closed() || self.queued() >= self.backlog {
+            return Err((Status::Refused, request));
         }
-        let _ = requests.push_within_capacity(request);
-        self.queued.store(requests.len(), Relaxed);
+        let last = requests.cursor_back().map(|last| *last.current().0);
+        requests.insert(node.into_node(last.map_or(0, |last| last + 1), request));
+        self.queued.fetch_add(1, Relaxed);
         drop(requests);
         self.waiters.wake_all();
         Ok(())
@@ -387,10 +389,10 @@ impl Listener {
     /// Takes the first queued request for which `wanted` is true.
     pub(super) fn take_if(&self, wanted: impl Fn(&Request) -> bool) -> Option<Request> {
         let mut requests = self.queue.lock();
-        let position = requests.iter().position(wanted)?;
-        let request = requests.remove(position).ok();
-        self.queued.store(requests.len(), Relaxed);
-        request
+        let mut queued = requests.iter();
+        let number = queued.find_map(|(number, request)| wanted(request).then_some(*number))?;
+        self.queued.fetch_sub(1, Relaxed);
+        requests.remove(&number)
     }
 
     /// Refuses all queued requests for which `is_meant` is true. May sleep.

@@ -113,7 +113,7 @@ impl Scif {
         )
     }
 
-    /// Calls `f` with each window that a peer may be using, under a lock. Ends with the first error. May sleep.
+    /// Calls `f` with each window that a peer may be using, under a spinlock. Ends with the first error. May sleep.
     pub(crate) fn for_each_window<E>(
         &self,
         mut f: impl FnMut(&Window) -> Result<(), E>,

@@ -5,7 +5,7 @@
 //! A window stays here until the peer has released it, or can't reach it any more. As long as there
 //! are no more than the peer has granted, it takes every one, and nobody waits for its answer.
 //!
-//! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
+//! Lock: `table` is a spinlock, as the control work takes it: nobody walks over all windows under it.
 
 use super::{
     remote_window::MAX_WINDOWS,
@@ -20,7 +20,7 @@ use crate::{
     sync::fair_share::FairShares, //
 };
 use kernel::{
-    new_mutex,
+    new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,
@@ -32,8 +32,8 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
     },
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct Exports {
     /// What users may have of the windows that the peer takes.
     pub(super) shares: FairShares,
     #[pin]
-    table: Mutex<Table>,
+    table: SpinLock<Table>,
 }
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Exports {
                 next_id: Atomic::new(1),
                 granted: SetOnce::new(),
                 shares,
-                table <- new_mutex!(Table::default(), "Exports::table"),
+                table <- new_spinlock!(Table::default(), "Exports::table"),
             }),
             GFP_KERNEL,
         )
@@ -133,8 +133,8 @@ impl Exports {
         }
     }
 
-    /// Calls `f` with each window, until the first error. The table is locked for as long, so nothing is asked of this in
-    /// `f`; between two windows it is not. May sleep.
+    /// Calls `f` with each window, until the first error. The table is locked for as long, so `f` does not sleep and asks
+    /// nothing of this; between two windows it is not locked.
     pub(crate) fn for_each<E>(&self, mut f: impl FnMut(&Window) -> Result<(), E>) -> Result<(), E> {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -150,15 +150,19 @@ impl Exports {
     }
 
     /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
-    /// as its owner gives it up. May sleep.
+    /// as its owner, which registers no more, gives it up.
     pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
-        let table = self.table.lock();
-        let mut windows = table.windows.values();
-        windows.any(|window| {
-            core::ptr::eq::<Windows>(&*window.place.owner, owner)
+        self.for_each(|window| {
+            let is_unheld = core::ptr::eq::<Windows>(&*window.place.owner, owner)
                 && window.place.is_listed
-                && !window.memory.pages.are_held()
+                && !window.memory.pages.are_held();
+            if is_unheld {
+                Err(())
+            } else {
+                Ok(())
+            }
         })
+        .is_err()
     }
 
     /// How many windows the peer may be using.

@@ -53,21 +53,22 @@ pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<(
         .then(|| (entry, range.start() - whole.start()))
 }
 
-/// Calls `f` with each entry that holds a part of `range`, in order, where in the entry that part begins, and how long
-/// it is. Ends with its first error, or with `gap` at the first offset that no entry holds.
+/// Calls `f` with each entry that holds a part of what lies between `*from` and `end`, in order, where in the entry that
+/// part begins, and how long it is. Ends with its first error, or with `gap` at the first offset that no entry holds;
+/// `*from` is where to go on then.
 pub(super) fn cover<V: Placed>(
     tree: &RBTree<u64, V>,
-    range: Range,
+    from: &mut u64,
+    end: u64,
     gap: Error,
     mut f: impl FnMut(&V, u64, u64) -> Result,
 ) -> Result {
-    let mut offset = range.start();
-    while offset < range.end() {
-        let entry = at(tree, offset).ok_or(gap)?;
+    while *from < end {
+        let entry = at(tree, *from).ok_or(gap)?;
         let whole = entry.range();
-        let stop = whole.end().min(range.end());
-        f(entry, offset - whole.start(), stop - offset)?;
-        offset = stop;
+        let stop = whole.end().min(end);
+        f(entry, *from - whole.start(), stop - *from)?;
+        *from = stop;
     }
     Ok(())
 }
@@ -166,14 +167,42 @@ mod tests {
             (199, 2, &[(100, 99, 1)], Err(ENXIO)),
         ] {
             let mut expected = parts.iter();
-            let result = cover(&tree, range(start, len)?, ENXIO, |entry, offset, len| {
-                assert_eq!(expected.next(), Some(&(entry.start(), offset, len)));
-                Ok(())
-            });
+            let mut from = start;
+            let result = cover(
+                &tree,
+                &mut from,
+                start + len,
+                ENXIO,
+                |entry, offset, len| {
+                    assert_eq!(expected.next(), Some(&(entry.start(), offset, len)));
+                    Ok(())
+                },
+            );
             assert_eq!((result, expected.len()), (covered, 0));
+            assert_eq!(covered.is_ok(), from == start + len);
         }
-        let refused = cover(&tree, range(15, 30)?, ENXIO, |_, _, _| Err(EACCES));
-        assert_eq!(refused, Err(EACCES));
+        let mut from = 15;
+        let refused = cover(&tree, &mut from, 45, ENXIO, |_, _, _| Err(EACCES));
+        assert_eq!((refused, from), (Err(EACCES), 15));
+        Ok(())
+    }
+
+    #[test]
+    fn many_are_collected_a_few_at_a_time() -> Result {
+        let (mut next, mut rounds) = (0, 0);
+        let many = Few::collect(|few| {
+            rounds += 1;
+            let before = next;
+            while next <= 4 * AT_ONCE {
+                few.push(next)?;
+                next += 1;
+                assert!(next - before <= AT_ONCE);
+            }
+            Ok(())
+        })?;
+        assert!(many.iter().copied().eq(0..=4 * AT_ONCE));
+        // The first element needs no room.
+        assert_eq!(rounds, 5);
         Ok(())
     }
 
@@ -226,12 +255,17 @@ pub(crate) fn paid_by_caller(_: usize) -> Flags {
 /// See [`Few::push`].
 const NO_ROOM: Error = ENOBUFS;
 
+/// How many elements are pushed under one hold of a lock, at most.
+const AT_ONCE: usize = 32;
+
 /// A list that seldom has more than one element, which then takes no memory of its own: the windows that
 /// a transfer lies in.
 pub(crate) struct Few<T> {
     // Nothing lies in `rest` as long as there is no `first`.
     first: Option<T>,
     rest: KVVec<T>,
+    /// How many may be pushed to `rest`, for which there is room.
+    room: usize,
 }
 
 impl<T> Few<T> {
@@ -240,6 +274,7 @@ impl<T> Few<T> {
         Self {
             first: None,
             rest: KVVec::new(),
+            room: 0,
         }
     }
 
@@ -248,23 +283,24 @@ impl<T> Few<T> {
         Self {
             first: Some(element),
             rest: KVVec::new(),
+            room: 0,
         }
     }
 
-    /// Has `find` push the elements, under a lock that others need: again, with more room, as long as there is too little.
-    /// The memory is allocated without that lock, as who pays may have to wait; how, `flags` says of so many. May sleep.
+    /// Has `find` push the elements, under a spinlock that others need. It is called again, and goes on, as long as there
+    /// was too little room for all. The memory is allocated without that lock; how, `flags` says of so many. May sleep.
     pub(crate) fn collect(
         flags: fn(usize) -> Flags,
         mut find: impl FnMut(&mut Self) -> Result,
     ) -> Result<Self> {
-        let (mut this, mut room) = (Self::new(), 8);
+        let mut this = Self::new();
         while let Err(error) = find(&mut this) {
             if error != NO_ROOM {
                 return Err(error);
             }
-            this = Self::new();
-            this.rest.reserve(room, flags(room))?;
-            room *= 2;
+            let flags = flags(this.rest.len() + AT_ONCE);
+            this.rest.reserve(AT_ONCE, flags)?;
+            this.room = AT_ONCE;
         }
         Ok(this)
     }
@@ -272,11 +308,12 @@ impl<T> Few<T> {
     /// Appends an element: an error, which is for [`Self::collect`], if there is no room for it. Any context but for what
     /// becomes of the element then.
     pub(crate) fn push(&mut self, element: T) -> Result {
-        match self.first {
-            None => self.first = Some(element),
-            Some(_) => self.rest.push_within_capacity(element).or(Err(NO_ROOM))?,
+        if self.first.is_none() {
+            self.first = Some(element);
+            return Ok(());
         }
-        Ok(())
+        self.room = self.room.checked_sub(1).ok_or(NO_ROOM)?;
+        self.rest.push_within_capacity(element).or(Err(NO_ROOM))
     }
 
     /// All of them, in order.

@@ -13,8 +13,7 @@
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
 //!
-//! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it
-//! but what [`RemoteWindows::with`] is given.
+//! Lock: `tables` is a spinlock, as the control work takes it; nothing is called under it.
 
 use super::{
     range_tree::{
@@ -60,7 +59,7 @@ use crate::{
 };
 use kernel::{
     alloc::Flags,
-    new_mutex,
+    new_spinlock,
     page::PAGE_SHIFT,
     prelude::*,
     rbtree::{
@@ -69,7 +68,7 @@ use kernel::{
     },
     sync::{
         Arc,
-        Mutex,
+        SpinLock,
         UniqueArc, //
     },
     time::Delta,
@@ -96,7 +95,7 @@ pub(crate) struct RemoteWindows {
     channel: Arc<Channel>,
     remembered: Arc<Remembered>,
     #[pin]
-    tables: Mutex<Tables>,
+    tables: SpinLock<Tables>,
 }
 
 impl RemoteWindows {
@@ -106,7 +105,7 @@ impl RemoteWindows {
             pin_init!(Self {
                 channel: channel.clone(),
                 remembered: remembered.clone(),
-                tables <- new_mutex!(Tables::default(), "RemoteWindows::tables"),
+                tables <- new_spinlock!(Tables::default(), "RemoteWindows::tables"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -134,35 +133,36 @@ impl RemoteWindows {
         protection: u32,
         flags: fn(usize) -> Flags,
     ) -> Result<Few<RemotePiece>> {
+        let (mut from, end) = (range.start(), range.end());
         // On an error they are let go after the lock.
         Few::collect(flags, |pieces| {
             let tables = self.tables.lock();
             let gap = if tables.lacking { ENOMEM } else { ENXIO };
-            range_tree::cover(&tables.windows, range, gap, |window, offset, len| {
-                if window.protection & protection != protection {
-                    return Err(EACCES);
-                }
-                pieces.push(RemotePiece {
-                    window: window.clone(),
-                    offset,
-                    len,
-                })
-            })
+            range_tree::cover(
+                &tables.windows,
+                &mut from,
+                end,
+                gap,
+                |window, offset, len| {
+                    if window.protection & protection != protection {
+                        return Err(EACCES);
+                    }
+                    pieces.push(RemotePiece {
+                        window: window.clone(),
+                        offset,
+                        len,
+                    })
+                },
+            )
         })
     }
 
-    /// Calls `f` with the window that holds all of `range`, and where in it that begins: none if there is
-    /// none, or none that allows `protection`. The table stays locked for as long, so nothing is asked
-    /// of this in `f`, and no window goes.
-    pub(crate) fn with<R>(
-        &self,
-        range: Range,
-        protection: u32,
-        f: impl FnOnce(&RemoteWindow, u64) -> R,
-    ) -> Option<R> {
+    /// The window that holds all of `range`, and where in it that begins: none if there is none, or none that allows
+    /// `protection`.
+    pub(crate) fn holder(&self, range: Range, protection: u32) -> Option<(Arc<RemoteWindow>, u64)> {
         let tables = self.tables.lock();
         let (window, offset) = holder(&tables.windows, range)?;
-        (window.protection & protection == protection).then(|| f(window, offset))
+        (window.protection & protection == protection).then(|| (window.clone(), offset))
     }
 
     /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
@@ -233,6 +233,31 @@ impl RemoteWindows {
         let first = first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
+        self.go_on(incoming)
+    }
+
+    /// More extents of an offered window.
+    pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            drop(tables);
+            // A part that came before the end may have found no memory to say that later.
+            let peer = self.channel.peer();
+            peer.answer(&Message::WindowReleased { window: id });
+            return Ok(());
+        }
+        let incoming = &mut tables.incoming;
+        let incoming = incoming.take_if(|incoming| incoming.window.id == id);
+        drop(tables);
+        let mut incoming =
+            incoming.ok_or("it sends extents of a window that it has not offered")?;
+        // Without the lock, as it allocates.
+        incoming.take(&self.channel, annex.count() as u32, annex.words())?;
+        self.go_on(incoming)
+    }
+
+    /// Takes the window if all of it is there, else keeps it until more comes.
+    fn go_on(&self, incoming: IncomingWindow) -> Result<(), Violation> {
         if incoming.missing == 0 {
             return self.complete(incoming);
         }
@@ -250,26 +275,6 @@ impl RemoteWindows {
         }
         tables.incoming = Some(incoming);
         Ok(())
-    }
-
-    /// More extents of an offered window.
-    pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
-        let mut tables = self.tables.lock();
-        if tables.closed {
-            drop(tables);
-            // A part that came before the end may have found no memory to say that later.
-            let peer = self.channel.peer();
-            peer.answer(&Message::WindowReleased { window: id });
-            return Ok(());
-        }
-        let incoming = tables.incoming.as_mut();
-        let incoming = incoming
-            .filter(|incoming| incoming.window.id == id)
-            .ok_or("it sends extents of a window that it has not offered")?;
-        incoming.take(&self.channel, annex.count() as u32, annex.words())?;
-        let complete = tables.incoming.take_if(|incoming| incoming.missing == 0);
-        drop(tables);
-        complete.map_or(Ok(()), |incoming| self.complete(incoming))
     }
 
     fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {

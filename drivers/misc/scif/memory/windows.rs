@@ -7,7 +7,7 @@
 //! `register` returns when the peer has taken it, or finds it by looking: whoever gets a message that
 //! was sent afterwards finds the window that it speaks of. The life of a window is in `window.rs`.
 //!
-//! Lock: `active` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under it.
+//! Lock: `active` is a spinlock, as the control work takes it; nothing is called under it.
 
 mod register;
 mod unlisted;
@@ -16,7 +16,6 @@ mod unregister;
 use super::{
     exports::Exports,
     local::{
-        LocalMemory,
         LocalPiece,
         Reclaim, //
     },
@@ -45,7 +44,7 @@ use crate::{
 };
 use kernel::{
     alloc::Flags,
-    new_mutex,
+    new_spinlock,
     page::PAGE_SIZE,
     prelude::*,
     rbtree::{
@@ -59,7 +58,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex, //
+        SpinLock, //
     },
     time::{
         delay::fsleep,
@@ -140,7 +139,7 @@ pub(crate) struct Windows {
     /// How many there are that lie nowhere.
     unlisted: Atomic<usize>,
     #[pin]
-    active: Mutex<Active>,
+    active: SpinLock<Active>,
     /// Who offers a window to the peer.
     #[pin]
     offering: CallLock,
@@ -169,7 +168,7 @@ impl Windows {
                 bytes: Atomic::new(0),
                 next: Atomic::new(FIRST_OFFSET),
                 unlisted: Atomic::new(0),
-                active <- new_mutex!(Active::default(), "Windows::active"),
+                active <- new_spinlock!(Active::default(), "Windows::active"),
                 offering <- CallLock::new(),
                 revocations: Atomic::new(0),
                 revoked: Atomic::new(0),
@@ -305,35 +304,36 @@ impl Windows {
         protection: u32,
         flags: fn(usize) -> Flags,
     ) -> Result<Few<LocalPiece>> {
+        let (mut from, end) = (range.start(), range.end());
         // On an error those that were taken are let go after the lock.
         Few::collect(flags, |pieces| {
             let active = self.active.lock();
-            range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
-                if window.protection & protection != protection {
-                    return Err(EACCES);
-                }
-                pieces.push(LocalPiece {
-                    holder: window.clone(),
-                    offset,
-                    len,
-                })
-            })
+            range_tree::cover(
+                &active.windows,
+                &mut from,
+                end,
+                ENXIO,
+                |window, offset, len| {
+                    if window.protection & protection != protection {
+                        return Err(EACCES);
+                    }
+                    pieces.push(LocalPiece {
+                        holder: window.clone(),
+                        offset,
+                        len,
+                    })
+                },
+            )
         })
     }
 
-    /// Calls `f` with the memory of the window that holds all of `range`, and where in it that begins: none
-    /// if there is none, or none that allows `protection`. The table stays locked for as long, so
-    /// nothing is asked of this in `f`, and no window goes.
-    pub(crate) fn with<R>(
-        &self,
-        range: Range,
-        protection: u32,
-        f: impl FnOnce(&LocalMemory, usize) -> R,
-    ) -> Option<R> {
+    /// The window that holds all of `range`, taken into use, and where in it that begins: none if there is none, or none
+    /// that allows `protection`. As [`Self::cover`].
+    pub(crate) fn holder(&self, range: Range, protection: u32) -> Option<(Arc<Window>, usize)> {
         let active = self.active.lock();
         let (window, offset) = holder(&active.windows, range)?;
         let offset = usize::try_from(offset).ok()?;
-        (window.protection & protection == protection).then(|| f(&window.memory, offset))
+        (window.protection & protection == protection).then(|| (window.clone(), offset))
     }
 
     /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,

@@ -3,9 +3,8 @@
 //! Copies by the processor: over when the call returns.
 //!
 //! A small copy that lies in one window of the peer, and in one window of ours or in memory of the caller, has next to
-//! nothing around it ([`Transfers::copy_at_once`]). It is made under the locks of both tables of windows, the peer's
-//! first: a window that is to go waits for the lock, so none is counted as in use. It has no number (0 for who traces),
-//! because a fence has nothing to wait for, and nothing of it is allocated.
+//! nothing around it ([`Transfers::copy_at_once`]). It has no number (0 for who traces), because a fence has nothing to
+//! wait for, and nothing of it is allocated.
 //!
 //! That is only for what goes well: whatever is not so simple, or wrong, is left to the general way, which knows
 //! what to say of it (`transfers.rs`). So a copy that was made in part may be made again.
@@ -49,7 +48,7 @@ use kernel::{
 /// A copy looks at the state of the peer and at signals each time it has moved this much.
 const STEP: u64 = 256 * 1024;
 
-/// What is written at once at most: more would keep others from the tables of windows for long.
+/// What is written at once at most: more looks at signals meanwhile.
 const LARGEST: u64 = 64 << 10;
 
 /// What is read at once at most: the processor waits for each load.
@@ -140,39 +139,38 @@ impl Transfers {
         if len > largest || options.ordered {
             return None;
         }
-        // Refused once the other end is closed or lost, and this one has been closed. Dropped after the locks: the end of the last
-        // use may have to be told.
+        // Refused once the other end is closed or lost, and this one has been closed.
         let _use = self.channel.begin_use().ok()?;
         if self.channel.peer().is_over() {
             return None;
         }
         let path = self.channel.path();
         let (local_need, remote_need) = direction.needs();
-        self.remote_windows
-            .with(remote, remote_need, |window, offset| match request.local {
-                LocalSide::Windows(start) => {
-                    let range = Range::new(*start, len).ok()?;
-                    self.windows.with(range, local_need, |memory, start| {
-                        self.traced(request, || {
-                            for_each_piece(path, window, offset, len, |place, at, _| {
-                                copy_pages(direction, place, &memory.pages, start + at as usize)
-                            })
-                        })
-                    })?
-                }
-                // Who wants memory to be kept gets that, and a read has to be sure of all of it.
-                LocalSide::Memory(_) if direction == Direction::Read || options.use_cache => None,
-                LocalSide::Memory(memory) => self.traced(request, || {
-                    for_each_piece(path, window, offset, len, |place, at, len| {
-                        let all = place.write_from(0, memory, at as usize, len as usize)?;
-                        if all {
-                            Ok(())
-                        } else {
-                            Err(EFAULT)
-                        }
+        let (window, offset) = self.remote_windows.holder(remote, remote_need)?;
+        match request.local {
+            LocalSide::Windows(start) => {
+                let range = Range::new(*start, len).ok()?;
+                let (local, start) = self.windows.holder(range, local_need)?;
+                self.traced(request, || {
+                    for_each_piece(path, &window, offset, len, |place, at, _| {
+                        let pages = &local.memory.pages;
+                        copy_pages(direction, place, pages, start + at as usize)
                     })
-                }),
-            })??;
+                })
+            }
+            // Who wants memory to be kept gets that, and a read has to be sure of all of it.
+            LocalSide::Memory(_) if direction == Direction::Read || options.use_cache => None,
+            LocalSide::Memory(memory) => self.traced(request, || {
+                for_each_piece(path, &window, offset, len, |place, at, len| {
+                    let all = place.write_from(0, memory, at as usize, len as usize)?;
+                    if all {
+                        Ok(())
+                    } else {
+                        Err(EFAULT)
+                    }
+                })
+            }),
+        }?;
         self.marks.count(direction, len);
         Some(())
     }

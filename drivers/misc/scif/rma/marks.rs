@@ -10,7 +10,7 @@
 //!
 //! Failures are remembered as long as a fence or a signal can ask for them (`logic/marks.rs`).
 //!
-//! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
+//! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is a spinlock that is not, and above it.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -56,7 +56,7 @@ use crate::{
     sys::trace,
 };
 use kernel::{
-    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    impl_has_work, new_spinlock, new_spinlock_irq, new_work,
     prelude::*,
     rbtree::RBTreeNodeReservation,
     sync::{
@@ -67,7 +67,7 @@ use kernel::{
         barrier,
         Arc,
         ArcBorrow,
-        Mutex,
+        SpinLock,
         SpinLockIrq, //
     },
     time::Delta,
@@ -119,7 +119,7 @@ pub(crate) struct Marks {
     read: Flow,
     written: Flow,
     #[pin]
-    deferred: Mutex<Deferred>,
+    deferred: SpinLock<Deferred>,
     /// How many there are, so that a completion need not look.
     deferred_count: Atomic<usize>,
     /// Actions that run now.
@@ -200,7 +200,7 @@ impl Marks {
                 left_to_peer: Atomic::new(0),
                 read: Flow::new(),
                 written: Flow::new(),
-                deferred <- new_mutex!(Deferred::default(), "Marks::deferred"),
+                deferred <- new_spinlock!(Deferred::default(), "Marks::deferred"),
                 deferred_count: Atomic::new(0),
                 running <- InFlight::new(),
                 work <- new_work!("Marks::work"),

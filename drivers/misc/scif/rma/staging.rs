@@ -114,8 +114,12 @@ impl Staging {
     /// caller is inside the peer. May sleep, does not wait for the peer.
     pub(crate) fn open(self: &Arc<Self>) -> Result {
         let len = self.peer.path().limits().staging;
+        let is_done = || len == 0 || self.inbox.as_ref().is_some();
+        if is_done() {
+            return Ok(());
+        }
         let mut subscription = self.subscription.lock();
-        if len == 0 || self.inbox.as_ref().is_some() {
+        if is_done() {
             return Ok(());
         }
         self.listen(&mut subscription)?;

@@ -5,7 +5,7 @@
 //! The table itself keeps none of them. One that the last has let go of is not found any more, and may
 //! still be going for a moment: who needs what it has taken waits for that.
 //!
-//! Lock: `entries` is a leaf among the mutexes; things are made and dropped without it.
+//! Lock: `entries` is a spinlock, as the control work takes it; things are made and dropped without it.
 
 use core::{
     mem::ManuallyDrop,
@@ -17,7 +17,7 @@ use super::wait::{
     WaitQueue, //
 };
 use kernel::{
-    new_mutex,
+    new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,
@@ -31,7 +31,7 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex, //
+        SpinLock, //
     },
 };
 
@@ -39,7 +39,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct SharedTable<K, T: ?Sized> {
     #[pin]
-    entries: Mutex<RBTree<K, Entry<T>>>,
+    entries: SpinLock<RBTree<K, Entry<T>>>,
     /// How many things are not found any more, and not gone yet.
     going: Atomic<usize>,
     /// Woken when one of those has gone.
@@ -66,7 +66,7 @@ impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                entries <- new_mutex!(RBTree::new(), "SharedTable::entries"),
+                entries <- new_spinlock!(RBTree::new(), "SharedTable::entries"),
                 going: Atomic::new(0),
                 gone <- new_wait_queue!("scif::SharedTable::gone"),
             }),
@@ -131,11 +131,9 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
 }
 
 impl<T: ?Sized> SharedTable<usize, T> {
-    /// Finds the first thing that is `wanted`, which is asked with the lock held. May sleep.
+    /// Finds the first thing that is `wanted`. May sleep.
     pub(crate) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-        let entries = self.entries.lock();
-        let mut things = entries.values().map(|entry| &entry.thing);
-        things.find(|thing| wanted(thing)).cloned()
+        self.iter().find(|thing| wanted(thing))
     }
 
     /// Walks over the things, by their keys and without the lock: what comes and goes meanwhile may be seen or not,
