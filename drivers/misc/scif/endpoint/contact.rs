@@ -61,7 +61,7 @@ use crate::{
 use kernel::{
     new_spinlock,
     prelude::*,
-    rbtree::RBTreeNode,
+    rbtree::RBTreeNodeReservation,
     sync::{
         Arc,
         SpinLock, //
@@ -98,6 +98,7 @@ impl Contact {
         let ways = Ways::new(peer, staging)?;
         let shares = FairShares::of(MAX_CHANNELS)?;
         let ring_shares = own_ring::shares_of(peer.path())?;
+        let connections = ChannelTable::new(peer.doorbells.news)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -111,7 +112,7 @@ impl Contact {
                 names: scif.names.clone(),
                 shares,
                 ring_shares,
-                connections <- new_spinlock!(ChannelTable::new(), "Contact::connections"),
+                connections <- new_spinlock!(connections, "Contact::connections"),
             }),
             GFP_KERNEL,
         )
@@ -131,7 +132,7 @@ impl Contact {
         let id = self.connections.lock().next_id();
         // Without the lock, which the control work takes: who pays may have to wait.
         let connection = Connection::new(self, id, own_port, to, state, share)?;
-        let node = RBTreeNode::new(id, connection.clone(), GFP_KERNEL_ACCOUNT)?;
+        let room = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
         if self.peer.is_over() {
@@ -139,7 +140,7 @@ impl Contact {
             drop(connections);
             return Err(ENODEV);
         }
-        connections.insert(node)?;
+        connections.insert(id, connection.clone(), room)?;
         drop(connections);
         Ok(connection)
     }

@@ -3,14 +3,19 @@
 //! What a service has of one peer, by channel id.
 //!
 //! Ids are given out in order, and begin anew when there are no more, so that a message about a channel that
-//! is gone does not reach one that took its place. Ids are all that the peer ever learns of a channel.
+//! is gone does not reach one that took its place. Those are left out whose slot for news has more channels than another
+//! one: else who keeps channels of one slot only would have others in that slot wait. Ids are all that the peer ever learns
+//! of a channel.
 
-use crate::logic::envelope::ChannelId;
+use crate::logic::{
+    envelope::ChannelId,
+    news::News, //
+};
 use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNodeReservation, //
     },
     sync::Arc, //
 };
@@ -23,36 +28,57 @@ pub(crate) struct ChannelTable<T> {
     channels: RBTree<ChannelId, Arc<T>>,
     count: usize,
     last: u32,
+    news: News,
+    /// How many channels each slot for news has.
+    of_slots: KVVec<u16>,
 }
 
 impl<T> ChannelTable<T> {
-    pub(crate) fn new() -> Self {
-        Self {
+    /// Nothing yet. May sleep.
+    pub(crate) fn new(news: News) -> Result<Self> {
+        Ok(Self {
             channels: RBTree::new(),
             count: 0,
             last: 0,
-        }
+            news,
+            of_slots: KVVec::from_elem(0, news.slots() as usize, GFP_KERNEL)?,
+        })
+    }
+
+    /// How many channels share the slot of this id.
+    fn of_slot(&mut self, id: ChannelId) -> Option<&mut u16> {
+        self.of_slots.get_mut(self.news.slot(id.0) as usize)
     }
 
     /// Returns an id for something that is yet to be made, and may then be put in.
     pub(crate) fn next_id(&mut self) -> ChannelId {
+        let least = self.of_slots.iter().min().copied();
         loop {
             self.last = self.last.wrapping_add(1);
             let id = ChannelId(self.last);
+            let is_wanted = self.of_slot(id).copied() == least && id != ChannelId::NONE;
             // There are fewer of them than numbers.
-            if id != ChannelId::NONE && self.channels.get(&id).is_none() {
+            if is_wanted && self.channels.get(&id).is_none() {
                 return id;
             }
         }
     }
 
     /// Has something found by the id that [`Self::next_id`] gave it: ENOSPC if there are too many.
-    pub(crate) fn insert(&mut self, node: RBTreeNode<ChannelId, Arc<T>>) -> Result {
+    pub(crate) fn insert(
+        &mut self,
+        id: ChannelId,
+        channel: Arc<T>,
+        room: RBTreeNodeReservation<ChannelId, Arc<T>>,
+    ) -> Result {
         if self.count >= MAX_CHANNELS {
             return Err(ENOSPC);
         }
         self.count += 1;
-        self.channels.insert(node);
+        if let Some(count) = self.of_slot(id) {
+            *count += 1;
+        }
+        self.channels.insert(room.into_node(id, channel));
         Ok(())
     }
 
@@ -65,6 +91,9 @@ impl<T> ChannelTable<T> {
     pub(crate) fn remove(&mut self, id: ChannelId) -> Option<Arc<T>> {
         let removed = self.channels.remove(&id)?;
         self.count -= 1;
+        if let Some(count) = self.of_slot(id) {
+            *count -= 1;
+        }
         Some(removed)
     }
 
@@ -75,5 +104,31 @@ impl<T> ChannelTable<T> {
         let cursor = self.channels.cursor_lower_bound(&next)?;
         let (id, entry) = cursor.current();
         Some((*id, entry.clone()))
+    }
+}
+
+#[kunit_tests(scif_peer_channel_table)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_those_of_one_slot_gets_no_more_of_it_than_of_others() -> Result {
+        let news = News::behind(0, 1);
+        let mut table = ChannelTable::new(news)?;
+        let at_once = 2 * news.slots();
+        for _ in 0..10 {
+            let mut ids = KVVec::new();
+            for _ in 0..at_once {
+                let id = table.next_id();
+                let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+                table.insert(id, Arc::new((), GFP_KERNEL)?, room)?;
+                ids.push(id, GFP_KERNEL)?;
+            }
+            let others = ids.iter().filter(|id| news.slot(id.0) != 7);
+            others.for_each(|id| drop(table.remove(*id)));
+        }
+        // All others are filled up to that before.
+        assert!(table.count <= 3);
+        Ok(())
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! There are fewer doorbells than channels, so who rings for a channel has marked it in this node's control block
 //! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
-//! news costs nothing, however many there are. Marks are fewer, too: users choose which channels share one, by which
-//! ones they keep. So [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
+//! news costs nothing, however many there are. Marks are fewer, too, and channels share them
+//! evenly (`channel_table.rs`). [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
 //! and whoever looks next goes on there. The work item ends when it has told all once, as a peer may mark for ever.
 //!
 //! What is not about a channel is told of one doorbell, each time that rings.
@@ -108,7 +108,7 @@ pub(crate) struct Doorbells {
     steering: Steering,
     /// In which the peer marks channels of this node, and where.
     block: Arc<SharedMemory>,
-    news: News,
+    pub(crate) news: News,
     /// Where this node marks channels of the peer.
     peer_marks: u64,
     peer_news: News,

@@ -47,7 +47,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNode,
+    rbtree::RBTreeNodeReservation,
     sync::{
         atomic::{
             Atomic,
@@ -451,8 +451,9 @@ mod cases {
         let make = || -> Result<Arc<Channel>> {
             let id = bed.record.channels.lock().next_id();
             let channel = Channel::new(&bed.peer, bed.record.clone(), id, State::Established)?;
-            let node = RBTreeNode::new(id, channel.clone(), GFP_KERNEL)?;
-            bed.record.channels.lock().insert(node)?;
+            let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+            let mut channels = bed.record.channels.lock();
+            channels.insert(id, channel.clone(), room)?;
             Ok(channel)
         };
         // An id that was not used leaves nothing behind.

@@ -6,13 +6,17 @@
 //! its own, the [`Record`]. A [`Bed`] joins it with the loopback transport.
 
 use crate::{
-    logic::envelope::{
-        define_messages,
-        ChannelId,
-        Envelope,
-        Enveloped,
-        ServiceId, //
-        FIELDS,
+    logic::news::News,
+    logic::{
+        envelope::{
+            define_messages,
+            ChannelId,
+            Envelope,
+            Enveloped,
+            ServiceId, //
+            FIELDS,
+        },
+        news::News,
     },
     peer::{
         channel::{
@@ -137,6 +141,7 @@ pub(super) struct Record {
 
 impl Record {
     fn new() -> Result<Arc<Self>> {
+        let channels = ChannelTable::new(News::behind(0, 1))?;
         Arc::pin_init(
             pin_init!(Self {
                 notes <- new_mutex!(KVec::new(), "scif_test::Record::notes"),
@@ -145,7 +150,7 @@ impl Record {
                 held: Atomic::new(false),
                 open: Atomic::new(false),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
-                channels <- new_mutex!(ChannelTable::new(), "scif_test::Record::channels"),
+                channels <- new_mutex!(channels, "scif_test::Record::channels"),
                 later <- new_mutex!(KVVec::new(), "scif_test::Record::later"),
             }),
             GFP_KERNEL,
