@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn many_are_collected_a_few_at_a_time() -> Result {
         let (mut next, mut rounds) = (0, 0);
-        let many = Few::collect(|few| {
+        let many = Few::collect(|_| GFP_KERNEL, |few| {
             rounds += 1;
             let before = next;
             while next <= 4 * AT_ONCE {

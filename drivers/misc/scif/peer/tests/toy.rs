@@ -6,7 +6,6 @@
 //! its own, the [`Record`]. A [`Bed`] joins it with the loopback transport.
 
 use crate::{
-    logic::news::News,
     logic::{
         envelope::{
             define_messages,

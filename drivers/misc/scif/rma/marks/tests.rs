@@ -70,8 +70,8 @@ impl Transfers {
         let range = |offset| Range::new(offset, len).map_err(|_| ENXIO);
         let (ours, theirs) = (range(local)?, range(remote)?);
         let sides = Sides {
-            local: self.windows.cover(ours, PROTECTION_WRITE)?,
-            remote: self.remote_windows.cover(theirs, PROTECTION_READ)?,
+            local: self.windows.cover(ours, PROTECTION_WRITE, |_| GFP_KERNEL)?,
+            remote: self.remote_windows.cover(theirs, PROTECTION_READ, |_| GFP_KERNEL)?,
         };
         let surroundings = Surroundings::of(&self.channel)?;
         let made = Operation::new(Direction::Read, len, len, false, sides, surroundings);
