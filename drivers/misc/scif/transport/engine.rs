@@ -162,8 +162,13 @@ pub(crate) struct Engine {
     running: SpinLockIrq<RBTree<u64, Arc<dyn Job>>>,
     /// Descriptors since one has asked for an interrupt.
     uninterrupted: Atomic<u32>,
-    /// An interrupt is outstanding that runs the poller's work item.
+    /// An interrupt is outstanding that runs the poller's work item; and the ticks since it was armed.
     armed: Atomic<bool>,
+    armed_ticks: Atomic<u32>,
+    /// Its interrupts are not relied upon.
+    is_polled: Atomic<bool>,
+    /// Microseconds until the next poll, where no interrupt is armed.
+    pause: Atomic<u32>,
     /// The empty copy that arms it.
     arming: CopyCount,
     /// A poller reaps now, and releases afterwards.
@@ -217,8 +222,10 @@ impl Tick for Engine {
         let (ended, taken) = (this.ended.load(Relaxed), this.taken.load(Relaxed));
         let was_refused = this.refused.xchg(false, Relaxed);
         let wanted = taken > ended || was_refused;
-        if wanted {
-            // An interrupt may be lost: the next tick counts what the poller reports.
+        if this.armed.load(Relaxed) {
+            this.armed_ticks.add(1, Relaxed);
+        }
+        if this.is_overdue() {
             engine.schedule();
         }
         if !wanted || this.last_ended.xchg(ended, Relaxed) != ended {
@@ -237,7 +244,9 @@ impl Engine {
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
         let user = User::Device(channel.device.clone());
-        let blank = SharedMemory::new(2 * BLANK, &user, Payer::Nobody).ok()?;
+        let blank = SharedMemory::new(2 * BLANK, &user, Payer::Nobody);
+        let blank = blank.inspect_err(|error| shortage.note_useless(channel.name(), error));
+        let blank = blank.ok()?;
         Arc::pin_init(
             pin_init!(Self {
                 longest_segment: plan::longest_segment(channel.max_segment as u64),
@@ -246,6 +255,9 @@ impl Engine {
                 instance: INSTANCES.fetch_add(1, Relaxed),
                 uninterrupted: Atomic::new(0),
                 armed: Atomic::new(false),
+                armed_ticks: Atomic::new(0),
+                is_polled: Atomic::new(false),
+                pause: Atomic::new(0),
                 arming: CopyCount::new(),
                 reaps: Atomic::new(false),
                 poll <- new_work!("Engine::poll"),

@@ -188,8 +188,19 @@ impl NtbPath {
     fn add_engine(&self, engine: &Arc<Engine>) -> bool {
         let views = self.parts.iter().map(|part| (part.phys, part.size()));
         let control = self.base + self.control;
-        let make = || EngineRoute::new(engine, views, self.seams, self.base, control);
-        self.routes.add(engine, make)
+        self.routes.add(engine, || {
+            let route = EngineRoute::new(engine, views, self.seams, self.base, control);
+            route.inspect_err(|error| {
+                if self.link.may_log() {
+                    pr_warn!(
+                        "{}: not by DMA engine {}: the peer's memory can't be mapped for it ({error:?}); \
+                         load the driver of another engine\n",
+                        &*self.link.name,
+                        engine.name()
+                    );
+                }
+            })
+        })
     }
 
     /// Looks for engines that have come since. May sleep.
