@@ -33,6 +33,7 @@ use super::{
     BLANK, //
 };
 use crate::sys::{
+    bus_range::BusCopy,
     dmaengine::{
         Batch,
         Completion,
@@ -161,26 +162,30 @@ impl Engine {
         if self.has_stopped() || self.armed.xchg(true, Full) {
             return true;
         }
-        let batch = Batch::new(self.clone());
-        let at = self.blank.bus_address();
-        let flags = CopyFlags {
-            interrupt: true,
-            fence: false,
-        };
-        let is_armed = self
-            .channel
-            .submit(at + BLANK as u64, at, BLANK, flags, &batch);
-        if is_armed {
-            self.taken.add(1, Relaxed);
-            self.channel.issue_pending();
-        }
         // If it was not submitted, it ends here.
-        drop(batch);
+        let is_armed = Batch::submit(self, |this, batch| {
+            let is_armed = this.submit_arming(batch).unwrap_or(false);
+            if is_armed {
+                this.taken.add(1, Relaxed);
+                this.channel.issue_pending();
+            }
+            is_armed
+        });
         if self.channel.is_stopped() {
             self.stop();
             self.abandon_arming();
         }
-        is_armed
+        is_armed.unwrap_or(false)
+    }
+
+    fn submit_arming<'t>(&'t self, batch: &Batch<'t, Self>) -> Result<bool> {
+        let (to, from) = (self.blank.range(BLANK, BLANK), self.blank.range(0, BLANK));
+        let copy = BusCopy::new(to.ok_or(EFAULT)?, from.ok_or(EFAULT)?);
+        let flags = CopyFlags {
+            interrupt: true,
+            fence: false,
+        };
+        self.channel.submit(copy.ok_or(EFAULT)?, flags, batch)
     }
 
     /// Ends the arming copy, if the engine has left it without saying so. The channel is stopped. Process context.
