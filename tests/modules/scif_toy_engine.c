@@ -11,9 +11,10 @@
  * There is an interrupt at each end, and it waits for callers. That of ptdma comes
  * at the same time as they do, or, having been asked for, not at all.
  *
- *	insmod scif_toy_engine.ko [driver=NAME]
+ *	insmod scif_toy_engine.ko [driver=NAME] [early=1]
  *
- * NAME is that of its driver. When 1 is written to the parameter "narrow", it
+ * NAME is that of its driver. With "early" the interrupt comes where a copy begins,
+ * and there is none at its end. When 1 is written to the parameter "narrow", it
  * reaches the lowest 16 MiB of memory only.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -31,6 +32,10 @@
 static char *driver = "scif_toy_engine";
 module_param(driver, charp, 0444);
 MODULE_PARM_DESC(driver, "The name of the driver");
+
+static bool early;
+module_param(early, bool, 0444);
+MODULE_PARM_DESC(early, "Whether a copy interrupts where it begins, and not at its end");
 
 static unsigned int overlaps;
 module_param(overlaps, uint, 0444);
@@ -107,6 +112,8 @@ static void toy_work(struct work_struct *work)
 	struct toy_copy *copy = READ_ONCE(toy.running);
 	size_t at, step;
 
+	if (early)
+		toy_check_status();
 	for (at = 0; at < copy->len; at += step) {
 		step = min_t(size_t, copy->len - at, PAGE_SIZE);
 		toy_load(copy->src + at, step);
@@ -114,7 +121,8 @@ static void toy_work(struct work_struct *work)
 	}
 	/* From here on a caller may end it. */
 	atomic_set_release(&toy.done, 1);
-	toy_check_status();
+	if (!early)
+		toy_check_status();
 }
 
 /* --- The driver --- */

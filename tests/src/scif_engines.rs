@@ -17,6 +17,7 @@ use crate::need::PAIR;
 use crate::scif;
 use crate::scif_kernel;
 use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_mutants;
 
 /// A pair whose nodes have as many DMA engines as there can be, and not the module.
 const FOUR_ENGINES: Need = Need {
@@ -25,7 +26,7 @@ const FOUR_ENGINES: Need = Need {
 };
 
 /// A pair without, and not the module.
-const NO_ENGINE: Need = Need {
+pub const NO_ENGINE: Need = Need {
     dma_channels: 0,
     ..PAIR
 };
@@ -227,15 +228,10 @@ fn late(lab: &Lab) -> Result<()> {
     for (node, peer) in [(0, 1), (1, 0)] {
         scif::online(lab, node, peer)?;
     }
-    // The counter is not there as long as there was no engine.
-    let channels = || -> Result<u64> {
-        let counters = scif::counters(lab, 0)?;
-        Ok(counters.get("dma_channels").copied().unwrap_or(0))
-    };
-    ensure!(channels()? == 0, "there is an engine already");
+    ensure!(channels(lab)? == 0, "there is an engine already");
     engine_driver(lab, 0, "bind")?;
     wait_until("the engine", lab.hang_limit(10), || {
-        Ok(Some(()).filter(|()| channels().is_ok_and(|count| count == 1)))
+        Ok(Some(()).filter(|()| channels(lab).is_ok_and(|count| count == 1)))
     })?;
     let server = start_server(lab)?;
     run_client(lab, &[])?;
@@ -247,9 +243,28 @@ fn late(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// Loads an engine of software into node 0, which has no other (tests/modules/scif_toy_engine.c), and the module.
+/// Where the parameters of the engine of software are.
+const TOY_PARAMETERS: &str = "/sys/module/scif_toy_engine/parameters";
+
+/// Loads an engine of software into node 0, which has no other (tests/modules/scif_toy_engine.c).
 fn load_toy(lab: &Lab, parameters: &str) -> Result<()> {
-    scif_kernel::load(lab, 0, "tests", "scif_toy_engine", parameters)?;
+    scif_kernel::load(lab, 0, "tests", "scif_toy_engine", parameters)
+}
+
+/// What a parameter of that engine says.
+fn toy_says(lab: &Lab, parameter: &str) -> Result<String> {
+    let said = lab.shell(0, &format!("cat {TOY_PARAMETERS}/{parameter}"))?;
+    Ok(said.trim().to_owned())
+}
+
+/// From now on that engine reaches little memory.
+fn narrow_toy(lab: &Lab) -> Result<()> {
+    let script = format!("echo 1 >{TOY_PARAMETERS}/narrow");
+    lab.shell(0, &script).map(drop)
+}
+
+/// Loads the module, which has engines copy as much as they can.
+fn load_scif(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
     }
@@ -259,51 +274,123 @@ fn load_toy(lab: &Lab, parameters: &str) -> Result<()> {
     Ok(())
 }
 
+/// Unloads all.
+fn unload_toy(lab: &Lab) -> Result<()> {
+    scif::unload_everywhere(lab)?;
+    lab.rmmod(0, "scif_toy_engine")
+}
+
+/// How many lines of node 0's log since the test began have a text.
+fn lines_with(lab: &Lab, text: &str) -> Result<usize> {
+    let log = lab.dmesg(0)?;
+    let lines = kernel_log::since_mark(&log).lines();
+    Ok(lines.filter(|line| line.contains(text)).count())
+}
+
+/// How many engines node 0 has.
+fn channels(lab: &Lab) -> Result<u64> {
+    // The counter is not there as long as there was no engine.
+    let counters = scif::counters(lab, 0)?;
+    Ok(counters.get("dma_channels").copied().unwrap_or(0))
+}
+
 /// A driver that reports ends that are none is refused, and people are told.
 fn unfit(lab: &Lab) -> Result<()> {
     for driver in ["ptdma", "ae4dma"] {
         load_toy(lab, &format!("driver={driver}"))?;
+        load_scif(lab)?;
         let said = format!("DMA engines of the driver {driver} are not used");
-        let log = lab.dmesg(0)?;
-        let lines = kernel_log::since_mark(&log).lines();
-        let count = lines.filter(|line| line.contains(&said)).count();
+        let count = lines_with(lab, &said)?;
         ensure!(count == 1, "{count} lines of the log have '{said}'");
         let doctor = scif::run_tool(lab, 0, &["doctor"])?.stdout();
         let said = format!("the DMA engines of {driver} are not used");
         ensure!(doctor.contains(&said), "{doctor}");
-        let channels = scif::counters(lab, 0)?.get("dma_channels").copied();
-        ensure!(channels.unwrap_or(0) == 0, "its channel was taken");
-        scif::unload_everywhere(lab)?;
-        lab.rmmod(0, "scif_toy_engine")?;
+        ensure!(channels(lab)? == 0, "its channel was taken");
+        unload_toy(lab)?;
     }
     Ok(())
+}
+
+/// An engine for which no memory can be mapped is not used, of which the log tells once.
+fn useless(lab: &Lab) -> Result<()> {
+    load_toy(lab, "")?;
+    narrow_toy(lab)?;
+    load_scif(lab)?;
+    let said = "is not used: this host's memory can't be mapped for it (ENOMEM); switch the IOMMU on";
+    wait_until(said, lab.hang_limit(10), || {
+        Ok(Some(()).filter(|()| lines_with(lab, said).is_ok_and(|count| count == 1)))
+    })?;
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    stop(lab, server)?;
+    // A new session asks for engines again.
+    lab.rmmod(1, "scif")?;
+    scif::load_with(lab, 1, Loaded::LongHeartbeat, "dma_threshold=0")?;
+    scif::online(lab, 0, 1)?;
+    let count = lines_with(lab, said)?;
+    ensure!(count == 1, "{count} lines of the log have '{said}'");
+    ensure!(channels(lab)? == 0, "its channel was taken");
+    unload_toy(lab)
+}
+
+/// An engine that interrupts when it begins a copy is asked how far it is: else each copy takes a second.
+fn early(lab: &Lab) -> Result<()> {
+    load_toy(lab, "early=1")?;
+    load_scif(lab)?;
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    stop(lab, server)?;
+    ensure!(scif::dma_bytes(lab, 0)? > 0, "the toy engine is not used");
+    let said = "it is polled from now on";
+    let count = lines_with(lab, said)?;
+    ensure!(count == 1, "{count} lines of the log have '{said}'");
+    unload_toy(lab)
+}
+
+/// Has the toy engine copy much for several processes; returns how often two of them have asked for its status at once.
+fn ask_toy(lab: &Lab) -> Result<u64> {
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    stop(lab, server)?;
+    ensure!(scif::dma_bytes(lab, 0)? > 0, "the toy engine is not used");
+    Ok(toy_says(lab, "overlaps")?.parse()?)
 }
 
 /// Nobody asks an engine how far it is while somebody else does, and memory that it does not reach is copied all the
 /// same.
 fn toy(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
+    load_scif(lab)?;
+    let overlaps = ask_toy(lab)?;
+    ensure!(
+        overlaps == 0,
+        "two at once have asked for its status {overlaps} times"
+    );
+    let moved = scif::dma_bytes(lab, 0)?;
+    narrow_toy(lab)?;
     let server = start_server(lab)?;
     run_client(lab, &[])?;
-    let moved = scif::dma_bytes(lab, 0)?;
-    ensure!(moved > 0, "the toy engine is not used");
-    let parameters = "/sys/module/scif_toy_engine/parameters";
-    let overlaps = lab.shell(0, &format!("cat {parameters}/overlaps"))?;
-    ensure!(
-        overlaps.trim() == "0",
-        "two at once have asked for its status {} times",
-        overlaps.trim()
-    );
-    lab.shell(0, &format!("echo 1 >{parameters}/narrow"))?;
-    run_client(lab, &[])?;
+    stop(lab, server)?;
     let more = scif::dma_bytes(lab, 0)?;
     ensure!(
         more == moved,
         "the engine has copied what it does not reach"
     );
-    stop(lab, server)?;
-    scif::unload_everywhere(lab)?;
-    lab.rmmod(0, "scif_toy_engine")
+    unload_toy(lab)
+}
+
+/// With a module that has several pollers for an engine, somebody does.
+pub fn several_pollers(lab: &Lab) -> Result<()> {
+    load_toy(lab, "")?;
+    load_scif(lab)?;
+    scif_mutants::replace(lab, scif_mutants::build(lab, "several-pollers")?)?;
+    scif::set_parameter(lab, "dma_threshold", "0")?;
+    let overlaps = ask_toy(lab)?;
+    ensure!(
+        overlaps > 0,
+        "nobody asks for its status at once with tests/mutants/several-pollers.patch, either"
+    );
+    Ok(())
 }
 
 /// The tests of this file.
@@ -333,6 +420,15 @@ pub const TESTS: &[Test] = &[
         .by_name(),
     Test::new("scif_engines::toy", NO_ENGINE, toy)
         .seconds(480)
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_engines::early", NO_ENGINE, early)
+        .seconds(480)
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_engines::useless", NO_ENGINE, useless)
+        .seconds(480)
+        .expects(&["is not used"])
         .leaves_disorder()
         .by_name(),
     Test::new("scif_engines::several", FOUR_ENGINES, several)

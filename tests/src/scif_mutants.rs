@@ -10,6 +10,8 @@
 //! Beside    another mutant, if it is to differ from that and not from the module as it is
 //! ```
 //!
+//! (`several-pollers` has a test of its own, with the engine of software of `scif_engines`.)
+//!
 //! What it is compared with has to pass all of these cases with all of these seeds, in the same lab and just
 //! before, so that nothing but the patch makes the difference.
 //!
@@ -34,6 +36,7 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
+use crate::scif_engines;
 use crate::scif_order::arena;
 use crate::scif_order::bounce;
 use crate::scif_order::flat;
@@ -163,7 +166,7 @@ pub fn build(lab: &Lab, name: &str) -> Result<PathBuf> {
 }
 
 /// Puts another module in the place of the one that is loaded.
-fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
+pub fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
     scif::unload_everywhere(lab)?;
     for node in 0..lab.nodes() {
         let parameters = scif::parameters(lab, node, Loaded::LongHeartbeat)?;
@@ -204,4 +207,9 @@ pub const TESTS: &[Test] = &[
     mutant("scif_mutants::ring_wish", BOUNCE, |lab| {
         Mutant::read("ring-wish")?.check(lab)
     }),
+    mutant(
+        "scif_mutants::several_pollers",
+        scif_engines::NO_ENGINE,
+        scif_engines::several_pollers,
+    ),
 ];

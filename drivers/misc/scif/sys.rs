@@ -9,6 +9,7 @@ pub(crate) mod anonymous_file;
 pub(crate) mod arena;
 mod bindings;
 pub(crate) mod buffer;
+pub(crate) mod bus_range;
 mod calls;
 pub(crate) mod chardev;
 pub(crate) mod current;

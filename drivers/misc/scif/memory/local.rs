@@ -9,11 +9,12 @@
 use core::ops::Deref;
 
 use crate::{
+    logic::extents::ExtentWalk,
     sync::shared::get_or_make,
     sys::{
         buffer::Buffer,
+        bus_range::BusWalk,
         dma_map::DmaMapping,
-        extent_table::ExtentTable,
         ledger::Ledger,
         pages::Pages,
         shared_table::{
@@ -154,9 +155,9 @@ impl LocalMemory {
         Ok(())
     }
 
-    /// As the engine names the memory, once it is mapped.
-    pub(crate) fn engine_addresses(&self) -> Option<&ExtentTable> {
-        Some(self.mapped.as_ref()?.mapping.addresses())
+    /// A walk from an offset on, as the engine names the memory, once it is mapped.
+    pub(crate) fn engine_walk(&self, offset: u64) -> Option<BusWalk<'_, ExtentWalk<'_>>> {
+        Some(self.mapped.as_ref()?.mapping.walk(offset))
     }
 }
 

@@ -267,9 +267,9 @@ impl FileOperations for StatusView {
 }
 
 impl MappedPages for StatusView {
-    fn fault(&self, fault: &Fault<'_>) -> Result {
+    fn fault<'m>(&'m self, fault: &Fault<'m>) -> Result {
         match fault.page() {
-            0 => fault.map(0, &self.status.frame()),
+            0 => fault.map(0, &self.status.frame()?),
             _ => Err(EFAULT),
         }
     }

@@ -98,7 +98,7 @@ impl NodeStatus {
     }
 
     /// The frame of the page that processes see.
-    pub(crate) fn frame(&self) -> Frame<'_> {
+    pub(crate) fn frame(&self) -> Result<Frame<'_>> {
         self.page.frame()
     }
 

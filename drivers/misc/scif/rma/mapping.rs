@@ -149,7 +149,7 @@ impl Mapping {
     }
 
     /// Shows the peer's memory.
-    fn show(&self, fault: &Fault<'_>) -> Result {
+    fn show<'m>(&'m self, fault: &Fault<'m>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
         fault.map(fault.page(), &self.frame(fault.page())?)?;
         // The others are a bonus.
@@ -160,18 +160,19 @@ impl Mapping {
     }
 
     /// Shows ones.
-    fn show_ones(&self, fault: &Fault<'_>, ones: &Ones) -> Result {
-        fault.map(fault.page(), &ones.frame())?;
+    fn show_ones<'m>(&self, fault: &Fault<'m>, ones: &'m Ones) -> Result {
+        let frame = ones.frame()?;
+        fault.map(fault.page(), &frame)?;
         // A bonus, as above; also because each fault counts as an access that has failed.
         for page in fault.around() {
-            let _ = fault.map(page, &ones.frame());
+            let _ = fault.map(page, &frame);
         }
         Ok(())
     }
 }
 
 impl MappedPages for Mapping {
-    fn fault(&self, fault: &Fault<'_>) -> Result {
+    fn fault<'m>(&'m self, fault: &Fault<'m>) -> Result {
         let Err(error) = self.show(fault) else {
             return Ok(());
         };
@@ -249,7 +250,7 @@ pub(crate) fn map(
     };
     let file = MappedFile::new(c"[scif]", Arc::new(mapping, GFP_KERNEL_ACCOUNT)?)?;
     // If something fails from here on, the file takes the mapping with it.
-    file.join(get_or_make(&all.space, || Ok(file.space()))?);
+    file.join(|mapping| get_or_make(&mapping.all.space, || Ok(file.space())))?;
     file.attach(vma, write_combined)
 }
 
@@ -274,7 +275,7 @@ impl Ones {
         Ok(Arc::new(Self(page), GFP_KERNEL_ACCOUNT)?)
     }
 
-    fn frame(&self) -> Frame<'_> {
+    fn frame(&self) -> Result<Frame<'_>> {
         Frame::of_memory(&self.0)
     }
 }

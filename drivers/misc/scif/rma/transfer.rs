@@ -18,13 +18,13 @@ use super::operation::{
 };
 use crate::{
     arguments::Direction,
-    logic::plan::{
-        Plan,
-        Walk, //
-    },
-    sys::dmaengine::{
-        Batch,
-        CopyFlags, //
+    logic::plan::Walk,
+    sys::{
+        bus_range::BusPlan,
+        dmaengine::{
+            Batch,
+            CopyFlags, //
+        }, //
     },
     transport::engine::{
         job::{
@@ -59,19 +59,6 @@ impl Job for Transfer {
     }
 }
 
-/// A walk over a peer's memory that gives the engine's addresses.
-struct EngineWalk<'a, W> {
-    bus: W,
-    route: &'a EngineRoute,
-}
-
-impl<W: Walk> Walk for EngineWalk<'_, W> {
-    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
-        let (address, len) = self.bus.next(limit)?;
-        Some((self.route.address(address, len)?, len))
-    }
-}
-
 /// Has the engine copy, and polls for the end for a moment if the operation is synchronous. When this returns `Ok`, the
 /// operation ends by itself. On an error it has failed, and ends by itself, too; the `caller` hears of the error.
 /// Killable while the engine's ring is full. The local side is mapped for the engine.
@@ -90,8 +77,8 @@ pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Cal
     }
     // It overwrites, and reads, what the processor has written before.
     peer.path().settle_stores();
-    job::start(&transfer, place, |batch| {
-        let submitted = submit(operation, batch, route);
+    job::start(&transfer, place, |transfer, batch| {
+        let submitted = transfer.submit(batch, route);
         submitted.inspect_err(|_| operation.report_to(caller))
     })?;
     if operation.synchronous {
@@ -102,23 +89,36 @@ pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Cal
     Ok(())
 }
 
-fn submit(operation: &Operation, batch: &Batch<Transfer>, route: &EngineRoute) -> Result {
-    let submitted = submit_parts(operation, batch, route);
-    if operation.direction == Direction::Read {
-        return submitted;
+impl Transfer {
+    fn submit<'t>(&'t self, batch: &Batch<'t, Self>, route: &EngineRoute) -> Result {
+        let operation = &*self.operation;
+        // It is the peer's, whom the operation keeps.
+        let routes = operation.surroundings.peer.path().engines();
+        let route = routes.same(route).ok_or(EIO)?;
+        let submitted = submit_parts(operation, batch, route);
+        if operation.direction == Direction::Read {
+            return submitted;
+        }
+        let arrival = route.arrival()?;
+        let submit = |flags| {
+            let patience = Patience::Endless;
+            route.engine.submit_all(arrival, flags, batch, &patience)
+        };
+        if submitted.is_err() {
+            // What was submitted has no fence at its end, but ends before this does.
+            submit(CopyFlags::FENCE)?;
+        }
+        // The operation ends when all has arrived, also if it has failed: the peer's memory may be used for something
+        // else then.
+        submitted.and(submit(CopyFlags::NONE))
     }
-    let engine = &route.engine;
-    let submit = |flags| engine.submit_all(route.arrival(), flags, batch, &Patience::Endless);
-    if submitted.is_err() {
-        // What was submitted has no fence at its end, but ends before this does.
-        submit(CopyFlags::FENCE)?;
-    }
-    // The operation ends when all has arrived, also if it has failed: the peer's memory may be used for something else
-    // then.
-    submitted.and(submit(CopyFlags::NONE))
 }
 
-fn submit_parts(operation: &Operation, batch: &Batch<Transfer>, route: &EngineRoute) -> Result {
+fn submit_parts<'t>(
+    operation: &'t Operation,
+    batch: &Batch<'t, Transfer>,
+    route: &'t EngineRoute,
+) -> Result {
     let is_over = || operation.surroundings.peer.is_over();
     let patience = Patience::Killable(&is_over);
     for (skip, len) in operation.parts() {
@@ -138,51 +138,49 @@ fn submit_parts(operation: &Operation, batch: &Batch<Transfer>, route: &EngineRo
     Ok(())
 }
 
-fn submit_stretch(
+fn submit_stretch<'t>(
     operation: &Operation,
-    batch: &Batch<Transfer>,
-    route: &EngineRoute,
-    stretch: &Stretch<'_>,
+    batch: &Batch<'t, Transfer>,
+    route: &'t EngineRoute,
+    stretch: &Stretch<'t>,
     last: CopyFlags,
     patience: &Patience<'_>,
 ) -> Result {
     let engine = &route.engine;
     // Memory that was mapped before there was the engine has no address for it.
-    let local = stretch.local.memory().engine_addresses().ok_or(EIO)?;
-    let local = local.walk(stretch.local_offset);
-    let remote = EngineWalk {
-        bus: stretch.remote.window.extents.walk(stretch.remote_offset),
-        route,
-    };
+    let local = stretch.local.memory().engine_walk(stretch.local_offset);
+    let local = local.ok_or(EIO)?;
+    let extents = &stretch.remote.window.extents;
+    let remote = route.view.walk(extents.walk(stretch.remote_offset));
     let (len, longest) = (stretch.len, engine.longest_segment());
     match operation.direction {
         Direction::Read => {
-            let plan = Plan::new(local, remote, len, longest);
+            let plan = BusPlan::new(local, remote, len, longest);
             submit_plan(engine, batch, plan, len, last, patience)
         }
         Direction::Write => {
-            let plan = Plan::new(remote, local, len, longest);
+            let plan = BusPlan::new(remote, local, len, longest);
             submit_plan(engine, batch, plan, len, last, patience)
         }
     }
 }
 
-/// Submits the segments of a plan for `len` bytes; the `last` one gets these flags. Errors as those of
+/// Submits the copies of a plan for `len` bytes; the `last` one gets these flags. Errors as those of
 /// [`Engine::submit_all`].
-pub(super) fn submit_plan<J: Job, D: Walk, S: Walk>(
+pub(super) fn submit_plan<'j, J: Job, D: Walk, S: Walk>(
     engine: &Arc<Engine>,
-    batch: &Batch<J>,
-    plan: Plan<D, S>,
+    batch: &Batch<'j, J>,
+    plan: BusPlan<'j, D, S>,
     len: u64,
     last: CopyFlags,
     patience: &Patience<'_>,
 ) -> Result {
     let mut to_come = len;
-    for segment in plan {
-        let segment = segment.map_err(|_| ENXIO)?;
-        to_come -= segment.len;
+    for copy in plan {
+        let copy = copy?;
+        to_come -= copy.segment().len;
         let flags = if to_come == 0 { last } else { CopyFlags::NONE };
-        engine.submit_all(segment, flags, batch, patience)?;
+        engine.submit_all(copy, flags, batch, patience)?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@
 //!
 //! The addresses go back to the device before its driver is unbound ([`Arena::close`]), although somebody may
 //! still have a piece: the ring of a connection lives as long as a descriptor of it. By then nothing
-//! is linked any more; a piece that should be stays so, and so do the addresses.
+//! is linked any more; a piece that should be stays so: its addresses and its memory are lost.
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
@@ -235,30 +235,37 @@ impl Linked {
         self.place.address()
     }
 
-    /// Takes the memory away from the device, which reaches it no more when this returns. May sleep.
-    pub(crate) fn unlink(&self) {
-        if !self.is_linked.xchg(false, Full) || self.linked == 0 {
-            return;
+    /// Takes the memory away from the device. Returns whether it reaches it no more: not so if the arena was closed
+    /// before, as the memory stays linked then. May sleep.
+    pub(crate) fn unlink(&self) -> bool {
+        if self.linked == 0 || !self.is_linked.load(Relaxed) {
+            return true;
         }
         let Some(range) = self.arena.range.try_access() else {
-            return;
+            return false;
         };
-        // SAFETY: By the type invariant it is linked.
-        unsafe {
-            range.unlink(
-                self.place.offset,
-                self.linked,
-                self.direction,
-                self.attributes,
-            );
+        if self.is_linked.xchg(false, Full) {
+            // SAFETY: By the type invariant it is linked.
+            unsafe {
+                range.unlink(
+                    self.place.offset,
+                    self.linked,
+                    self.direction,
+                    self.attributes,
+                );
+            }
+            range.linked.fetch_sub(1, Relaxed);
         }
-        range.linked.fetch_sub(1, Relaxed);
+        true
     }
 }
 
 impl Drop for Linked {
     fn drop(&mut self) {
-        self.unlink();
+        if !self.unlink() {
+            // The pages are lost, too.
+            core::mem::forget(self.pages.take());
+        }
     }
 }
 

@@ -29,10 +29,17 @@ use kernel::{
 
 use super::{
     bindings as own,
+    bus_range::{
+        BusRange,
+        BusWalk, //
+    },
     extent_table::ExtentTable,
     pages::Pages, //
 };
-use crate::logic::extents::Extent;
+use crate::logic::extents::{
+    Extent,
+    ExtentWalk, //
+};
 
 /// The attributes of memory that a device and the CPU use at the same time, for long.
 ///
@@ -103,8 +110,7 @@ pub(crate) struct MappedRun {
     device: ARef<Device>,
     /// Where it begins, as the device names it.
     pub(crate) address: u64,
-    /// Its bytes.
-    pub(crate) size: usize,
+    size: usize,
     attributes: c_ulong,
     is_mapped: Atomic<bool>,
 }
@@ -134,8 +140,17 @@ impl MappedRun {
         })
     }
 
-    /// Takes it away from the device, which must have been told not to use it any more. May sleep.
-    pub(crate) fn unmap(&self) {
+    /// A part of it, as long as it is mapped; none where that is not all inside.
+    pub(super) fn range(&self, offset: u64, len: u64) -> Option<BusRange<'_>> {
+        if offset.checked_add(len)? > self.size as u64 {
+            return None;
+        }
+        // SAFETY: By the type invariant.
+        Some(unsafe { BusRange::new(&self.device, self.address.checked_add(offset)?, len) })
+    }
+
+    /// Takes it away from the device, which was told not to use it any more. May sleep.
+    pub(super) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
             // SAFETY: By the type invariant it is mapped like this.
             unsafe { unmap_phys(&self.device, self.address, self.size, BOTH, self.attributes) };
@@ -408,6 +423,12 @@ impl DmaMapping {
     /// neighbours may still touch.
     pub(crate) fn addresses(&self) -> &ExtentTable {
         &self.addresses
+    }
+
+    /// A walk over them from an offset on.
+    pub(crate) fn walk(&self, offset: u64) -> BusWalk<'_, ExtentWalk<'_>> {
+        // SAFETY: By the type invariant they are mapped, until this is dropped.
+        unsafe { BusWalk::new(&self.device, self.addresses.walk(offset)) }
     }
 }
 

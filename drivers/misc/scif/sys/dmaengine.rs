@@ -26,8 +26,7 @@
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
 use core::{
-    mem::ManuallyDrop,
-    ops::Deref,
+    marker::PhantomData,
     ptr::NonNull, //
 };
 
@@ -51,17 +50,15 @@ use kernel::{
 
 use super::{
     bindings as own,
-    dma_map::{
-        self,
-        MappedRun,
-        DEVICE_MEMORY, //
-    },
+    bus_range::BusCopy,
+    dma_map,
     notifiers::{
         Chain,
         Event,
         Watch, //
     }, //
 };
+use crate::logic::plan::Segment;
 
 /// A channel of a DMA engine that copies memory, for the use of this module only.
 ///
@@ -247,6 +244,10 @@ impl Channel {
         if !self.is_stopped() || copies.channel.load(Relaxed) != self.id() {
             return;
         }
+        if copies.target.load(Relaxed) != Arc::as_ptr(target).addr() {
+            // They were said to be another one's.
+            return;
+        }
         // The channel has been released, so completions are not called any more.
         let mut left = copies.count.load(Acquire);
         // The batch is open while its submitter adds copies, and abandons them itself.
@@ -267,59 +268,58 @@ impl Channel {
         }
     }
 
-    /// Maps a range of another device's memory for this engine. May sleep.
-    pub(crate) fn map_peer(&self, phys: u64, size: usize) -> Result<MappedRun> {
-        // SAFETY: The range is a device's and is not freed.
-        unsafe { MappedRun::new(&self.device, phys, size, DEVICE_MEMORY) }
-    }
-
-    /// Submits a copy of `len` bytes between two bus addresses of this engine.
+    /// Submits a copy.
     ///
     /// It begins with the next [`Channel::issue_pending`]. Copies of a channel end in the order
     /// they were submitted. What the flags say is in [`CopyFlags`].
     ///
     /// Returns whether it was submitted: if not, the ring is full for now, or the channel was
-    /// stopped ([`Channel::is_stopped`]). All copies of a batch go to one channel.
+    /// stopped ([`Channel::is_stopped`]). All copies of a batch go to one channel. EINVAL if the memory is
+    /// mapped for another device.
     ///
-    /// Whoever submits keeps both ranges mapped until the batch has ended. May be called from any
-    /// context but hard interrupts and with interrupts on, and not from a completion.
-    pub(crate) fn submit<T: Completion>(
+    /// May be called from any context but hard interrupts and with interrupts on, and not from a
+    /// completion.
+    pub(crate) fn submit<'t, T: Completion>(
         &self,
-        dst: u64,
-        src: u64,
-        len: usize,
+        copy: BusCopy<'t>,
         flags: CopyFlags,
-        batch: &Batch<T>,
-    ) -> bool {
-        let copies = batch.copies();
+        batch: &Batch<'t, T>,
+    ) -> Result<bool> {
+        let Segment {
+            destination,
+            source,
+            len,
+        } = copy.for_device(&self.device).ok_or(EINVAL)?;
+        let copies = batch.copies;
         // All go to the channel to which the first one does.
         let is_ours = copies.channel.load(Relaxed) == self.id();
         if !is_ours && copies.channel.cmpxchg(0, self.id(), Relaxed).is_err() {
-            return false;
+            return Ok(false);
         }
         copies.count.add(1, Relaxed);
         let submitted = self.inner.with(|chan| {
-            // SAFETY: The channel is valid inside `with`. `ended` is called once for the copy at
-            // most, with a pointer that is valid until then, since the copy is counted.
+            // SAFETY: The channel is valid inside `with`. The memory is mapped as long as `'t`, so until the
+            // batch has ended: see `Batch::submit`. `ended` is called once for the copy at most, with a pointer
+            // that is valid until then, since the copy is counted.
             unsafe {
                 own::scif_helper_dma_submit(
                     chan,
-                    dst,
-                    src,
-                    len,
+                    destination,
+                    source,
+                    len as usize,
                     flags.interrupt,
                     flags.fence,
                     Some(Batch::<T>::ended),
-                    Arc::as_ptr(&batch.0).cast_mut().cast(),
+                    core::ptr::from_ref(copies).cast_mut().cast(),
                 )
             }
         });
         if submitted != Some(true) {
             // The batch itself is counted, so this is not the end.
             copies.count.fetch_sub(1, Relaxed);
-            return false;
+            return Ok(false);
         }
-        true
+        Ok(true)
     }
 
     /// Reports the end of copies that have ended without having been reported. Not from a
@@ -351,7 +351,7 @@ impl Drop for Channel {
 
 /// What is told about the end of copies that belong together.
 pub(crate) trait Completion: Send + Sync + 'static {
-    /// How many of them have not ended.
+    /// Where they are counted.
     fn copies(&self) -> &CopyCount;
 
     /// One copy has ended, with this result. Called once for every submitted copy.
@@ -363,7 +363,7 @@ pub(crate) trait Completion: Send + Sync + 'static {
     fn copy_ended(&self, result: Result);
 
     /// All copies have ended, and no more will be submitted. Called once, in the same context, or
-    /// where the [`Batch`] is dropped. If `self` is the last reference, the destructor runs here as
+    /// where [`Batch::submit`] returns. If `self` is the last reference, the destructor runs here as
     /// well, so hand it to a work queue where that matters: those who called `copy_ended` before
     /// hold no reference any more.
     fn all_ended(self: Arc<Self>);
@@ -373,10 +373,17 @@ pub(crate) trait Completion: Send + Sync + 'static {
 const OPEN: u32 = 1 << 31;
 
 /// Counts the copies of a [`Batch`], and the batch itself.
+///
+/// # Invariants
+///
+/// `target` stays what it is once it is not 0. Unless the count is 0, there is a reference to it, which belongs to who
+/// takes the count to zero; the batch and each copy under way are counted.
 pub(crate) struct CopyCount {
     count: Atomic<u32>,
     /// Names the channel that has the copies, or 0.
     channel: Atomic<usize>,
+    /// The address of what is told of the end.
+    target: Atomic<usize>,
 }
 
 impl CopyCount {
@@ -384,75 +391,96 @@ impl CopyCount {
         Self {
             count: Atomic::new(0),
             channel: Atomic::new(0),
+            target: Atomic::new(0),
         }
-    }
-}
-
-/// Copies that belong together: submit them with it, then drop it.
-///
-/// Nothing is allocated for it: the count lies in what is told of the end, and the engine holds a
-/// pointer to that.
-///
-/// # Invariants
-///
-/// The reference belongs to who takes the count to zero; the batch and each copy under way are counted.
-pub(crate) struct Batch<T: Completion>(ManuallyDrop<Arc<T>>);
-
-impl<T: Completion> Batch<T> {
-    /// Begins a batch. `target` must not have been in one before.
-    pub(crate) fn new(target: Arc<T>) -> Self {
-        target.copies().count.store(OPEN, Relaxed);
-        // INVARIANT: The batch has just been counted.
-        Self(ManuallyDrop::new(target))
     }
 
     /// Ends `part` of what was counted: 1 for a copy, `OPEN` for the batch.
     ///
     /// # Safety
     ///
-    /// `target` is that of a batch, and the caller's part has been counted and was not ended before.
-    unsafe fn part_ended(target: *const T, part: u32) {
-        // SAFETY: The reference of the batch lives as long as somebody is counted.
-        let before = unsafe { &*target }.copies().count.fetch_sub(part, Full);
+    /// The part has been counted, for a batch of a `T`, and was not ended before.
+    unsafe fn part_ended<T: Completion>(this: *const Self, part: u32) {
+        // SAFETY: It lies in what the target keeps, which lives as long as somebody is counted.
+        let (target, before) =
+            unsafe { ((*this).target::<T>(), (*this).count.fetch_sub(part, Full)) };
         if before == part {
-            // SAFETY: By the invariant the reference is ours now. Nobody else uses `target`.
+            // SAFETY: By the type invariant the reference is ours now.
             unsafe { Arc::from_raw(target) }.all_ended();
         }
+    }
+
+    fn target<T>(&self) -> *const T {
+        core::ptr::with_exposed_provenance(self.target.load(Relaxed))
+    }
+}
+
+/// Copies that belong together, while they are submitted.
+///
+/// Nothing is allocated for it: the count lies in what is told of the end, and the engine holds a
+/// pointer to that.
+///
+/// All memory that is copied is mapped as long as `'t`, for which the target is borrowed, whatever that is: so it borrows
+/// from the target, which lives until all copies have ended.
+///
+/// # Invariants
+///
+/// `copies` counts the batch.
+pub(crate) struct Batch<'t, T: Completion> {
+    copies: &'t CopyCount,
+    // It stays for what it was made, and is not taken for a shorter one.
+    _target: PhantomData<fn(&'t T) -> &'t T>,
+}
+
+impl<T: Completion> Batch<'_, T> {
+    /// Has `f` submit copies, of whose end `target` is told. EBUSY if it was given to this before, and has not been told.
+    pub(crate) fn submit<R>(
+        target: &Arc<T>,
+        f: impl for<'t> FnOnce(&'t T, &Batch<'t, T>) -> R,
+    ) -> Result<R> {
+        let (copies, address) = (target.copies(), Arc::as_ptr(target).expose_provenance());
+        // Not those of another one.
+        let known = copies
+            .target
+            .cmpxchg(0, address, Relaxed)
+            .unwrap_or_else(|known| known);
+        if known != 0 && known != address || copies.count.cmpxchg(0, OPEN, Full).is_err() {
+            return Err(EBUSY);
+        }
+        core::mem::forget(target.clone());
+        // INVARIANT: The batch has just been counted, with a reference.
+        let batch = Batch {
+            copies,
+            _target: PhantomData,
+        };
+        Ok(f(&**target, &batch))
     }
 
     /// The engine tells the end of a copy.
     ///
     /// # Safety
     ///
-    /// `target` is that of a batch, with which a copy was submitted that has not ended; `result` is
+    /// `copies` is that of a batch of a `T`, with which a copy was submitted that has not ended; `result` is
     /// null or valid during this call.
-    unsafe extern "C" fn ended(target: *mut c_void, result: *const own::dmaengine_result) {
-        let target = target.cast::<T>().cast_const();
+    unsafe extern "C" fn ended(copies: *mut c_void, result: *const own::dmaengine_result) {
+        let copies = copies.cast::<CopyCount>().cast_const();
         // SAFETY: By the contract of this function.
         let result = unsafe { result.as_ref() };
         let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
-        // SAFETY: The copy is counted until `part_ended`.
-        unsafe { &*target }.copy_ended(match code {
+        // SAFETY: The copy is counted until `part_ended`, and so long both are there.
+        unsafe { &*(*copies).target::<T>() }.copy_ended(match code {
             own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
             own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),
             _ => Err(EIO),
         });
         // SAFETY: The copy was counted when it was submitted, and this is its end.
-        unsafe { Self::part_ended(target, 1) };
+        unsafe { CopyCount::part_ended::<T>(copies, 1) };
     }
 }
 
-impl<T: Completion> Deref for Batch<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: Completion> Drop for Batch<T> {
+impl<T: Completion> Drop for Batch<'_, T> {
     fn drop(&mut self) {
         // SAFETY: The batch is counted, and this is its end.
-        unsafe { Self::part_ended(Arc::as_ptr(&self.0), OPEN) };
+        unsafe { CopyCount::part_ended::<T>(self.copies, OPEN) };
     }
 }

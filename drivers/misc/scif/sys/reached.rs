@@ -10,10 +10,8 @@
 //!
 //! # RAM
 //!
-//! A physical address is treated as a DMA engine treats a bus address: it comes from tables of this
-//! kernel (a [`SharedMemory`](super::shared_memory::SharedMemory), a [`Pages`] that is kept) and is trusted
-//! to be one that may be written. Checked is only that there is RAM, so that a wrong address is an error
-//! and not a crash.
+//! It belongs to a [`SharedMemory`](super::shared_memory::SharedMemory) or to [`Pages`], or it is reached by this node as
+//! its own peer: see [`OwnMemory`].
 //!
 //! This file has more than 500 lines because memory of a device and RAM have the same accesses, each written once.
 //!
@@ -113,11 +111,12 @@ impl DeviceMemory {
 ///
 /// # Invariants
 ///
-/// `span` is an `ioremap`ped range at the physical address `phys`, while `is_mapped`.
+/// `span` is an `ioremap`ped range at the physical address `phys`, unless `len` is 0.
 pub(crate) struct IoMapping {
     span: Span,
     pub(crate) phys: u64,
-    is_mapped: Atomic<bool>,
+    /// Its bytes; 0 once it is not mapped any more.
+    len: Atomic<usize>,
 }
 
 impl IoMapping {
@@ -137,19 +136,19 @@ impl IoMapping {
         Ok(Self {
             span: Span { base, len: size },
             phys,
-            is_mapped: Atomic::new(true),
+            len: Atomic::new(size),
         })
     }
 
-    /// The size in bytes.
+    /// The size in bytes; 0 after [`Self::unmap`].
     pub(crate) fn size(&self) -> usize {
-        self.span.len
+        self.len.load(Relaxed)
     }
 
     /// Takes the mapping away before this is dropped: nothing of it is reached any more, as all who do that are inside of
     /// what was drained. May sleep.
     pub(crate) fn unmap(&self, _nobody_reaches_it: &Drained) {
-        if self.is_mapped.xchg(false, Full) {
+        if self.len.xchg(0, Full) != 0 {
             // SAFETY: By the type invariant it is mapped. Who reaches some of it is inside of what is drained: nobody.
             unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
         }
@@ -160,8 +159,7 @@ impl IoMapping {
         self.span.base.addr().get()
     }
 
-    /// `len` bytes of it: EFAULT where they are not all inside. The caller is inside of what is drained before
-    /// [`Self::unmap`], which is not looked at here: this is on the way of each message.
+    /// `len` bytes of it: EFAULT where they are not all inside, or after [`Self::unmap`].
     pub(crate) fn reach(&self, offset: u64, len: u64) -> Result<Reached<'_>> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() as u64 => Ok(Reached {
@@ -188,7 +186,7 @@ impl IoMapping {
 
 impl Drop for IoMapping {
     fn drop(&mut self) {
-        if self.is_mapped.load(Relaxed) {
+        if self.size() != 0 {
             // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
             unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
         }
@@ -210,22 +208,32 @@ pub(crate) struct Reached<'a> {
     _mapping: PhantomData<&'a IoMapping>,
 }
 
-impl Reached<'_> {
-    /// Bytes of this node's RAM: EFAULT where there is none.
-    pub(crate) fn in_ram(phys: u64, len: u64) -> Result<Self> {
+/// This node's memory, as it names it to itself where it is its own peer: by physical addresses.
+///
+/// Nothing is looked up here, as each message comes this way: an address is trusted as a peer's module trusts it. It comes
+/// out of the tables of this module alone, which no process and no other peer writes to, and who has told it keeps
+/// the memory until it was taken back. What is checked is that there is RAM, so that a wrong one is an error and
+/// not a crash.
+pub(crate) struct OwnMemory;
+
+impl OwnMemory {
+    /// Bytes at a physical address: EFAULT where there is no RAM.
+    pub(crate) fn reach(&self, phys: u64, len: u64) -> Result<Reached<'_>> {
         let len = usize::try_from(len)?;
         // SAFETY: It takes any address.
         let base = unsafe { own::scif_helper_direct_map(phys, len) };
         let base = NonNull::new(base.cast()).ok_or(EFAULT)?;
-        // INVARIANT: C has just seen to it.
-        Ok(Self {
+        // INVARIANT: C has just seen to it that there is RAM; whoever has told the address keeps it.
+        Ok(Reached {
             span: Span { base, len },
             phys,
             is_device: false,
             _mapping: PhantomData,
         })
     }
+}
 
+impl Reached<'_> {
     /// Bytes of this node's RAM, in pages that follow each other.
     ///
     /// # Safety
@@ -519,7 +527,7 @@ mod tests {
         let memory = SharedMemory::new(8192, &User::Physical, Payer::Nobody)?;
         let address = memory.phys_address();
         assert!(address + 8192 <= end_of_memory());
-        let reached = Reached::in_ram(address, 8192)?;
+        let reached = OwnMemory.reach(address, 8192)?;
         reached.write(4094, b"scif")?;
         reached.write_u32(8, 0x1234_5678)?;
         reached.write_u64(16, 9)?;
@@ -535,9 +543,9 @@ mod tests {
 
     #[test]
     fn what_is_no_memory_is_refused() {
-        assert!(Reached::in_ram(1 << 45, 1).is_err());
-        assert!(Reached::in_ram(u64::MAX, 1).is_err());
-        assert!(Reached::in_ram(u64::MAX - 4095, 8192).is_err());
-        assert!(Reached::in_ram(0, u64::MAX).is_err());
+        assert!(OwnMemory.reach(1 << 45, 1).is_err());
+        assert!(OwnMemory.reach(u64::MAX, 1).is_err());
+        assert!(OwnMemory.reach(u64::MAX - 4095, 8192).is_err());
+        assert!(OwnMemory.reach(0, u64::MAX).is_err());
     }
 }

@@ -8,6 +8,8 @@
 //! It is contiguous, in physical memory and on the bus where somebody else finds them.
 //!
 //! A [`StatusPage`] is such memory that processes have mapped.
+//!
+//! This file has more than 500 lines because it says all ways in which such memory is read and written.
 
 use core::{
     mem::offset_of,
@@ -51,7 +53,10 @@ use super::{
         Piece,
         Pool, //
     },
-    reached::Span,
+    reached::{
+        Reached,
+        Span, //
+    },
     user_mapping::Frame, //
 };
 
@@ -202,7 +207,9 @@ impl SharedMemory {
             // The device has all of the pool anyway.
             Mapping::Physical | Mapping::Pool(_) => {}
             Mapping::Device(run) => run.unmap(),
-            Mapping::Arena(linked) => linked.unlink(),
+            Mapping::Arena(linked) => {
+                linked.unlink();
+            }
         }
     }
 
@@ -233,6 +240,21 @@ impl SharedMemory {
     pub(crate) fn phys_address(&self) -> u64 {
         // SAFETY: The pages are in the kernel's linear mapping.
         unsafe { own::scif_helper_virt_to_phys(self.span.base.as_ptr().cast()) }
+    }
+
+    /// As its device names it, if it is mapped for one by itself.
+    pub(super) fn run(&self) -> Option<&MappedRun> {
+        match &self.mapping {
+            Mapping::Device(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// A part of it, to be copied from and to.
+    pub(crate) fn reach(&self, offset: usize, len: usize) -> Result<Reached<'_>> {
+        self.span.at(offset, len)?;
+        // SAFETY: By the type invariant these are RAM of the kernel, which this has.
+        Ok(unsafe { Reached::in_pages(self.phys_address() + offset as u64, len) })
     }
 
     /// Reads a number, once.
@@ -317,8 +339,9 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.unmap();
+        let is_reached = matches!(&self.mapping, Mapping::Arena(linked) if !linked.unlink());
         let is_leaked = self.fate.as_ref().is_some_and(|fate| fate.is_sealed());
-        if is_leaked || matches!(self.mapping, Mapping::Pool(_)) {
+        if is_reached || is_leaked || matches!(self.mapping, Mapping::Pool(_)) {
             return;
         }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
@@ -364,7 +387,7 @@ impl StatusPage {
     }
 
     /// For processes.
-    pub(crate) fn frame(&self) -> Frame<'_> {
+    pub(crate) fn frame(&self) -> Result<Frame<'_>> {
         Frame::of_memory(&self.0)
     }
 }

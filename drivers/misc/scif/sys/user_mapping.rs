@@ -28,7 +28,10 @@ use kernel::{
         VmaRef, //
     },
     module::this_module,
-    page::PAGE_SHIFT,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::{
         aref::ARef,
@@ -69,22 +72,21 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// The first page of memory of this module.
-    pub(crate) fn of_memory(memory: &'a SharedMemory) -> Self {
-        Self {
-            number: memory.phys_address() >> PAGE_SHIFT,
+    /// The first page of memory of this module: `EINVAL` where no whole page is.
+    pub(crate) fn of_memory(memory: &'a SharedMemory) -> Result<Self> {
+        Ok(Self {
+            number: memory.reach(0, PAGE_SIZE)?.page_frame()?,
             cached: true,
             _memory: PhantomData,
-        }
+        })
     }
 }
 
-/// What is behind a mapping. It keeps the memory of all frames that it maps, or takes them away before that goes
-/// ([`MappedSpace::revoke`]).
+/// What is behind a mapping. It lives as long, and keeps the memory of all frames that it maps: they borrow from it.
 pub(crate) trait MappedPages: Send + Sync + Sized + 'static {
     /// Puts the page of the fault in its place, and others if it likes. An error is a SIGBUS for
     /// the process, but for ENOMEM, with which it tries again. May sleep.
-    fn fault(&self, fault: &Fault<'_>) -> Result;
+    fn fault<'m>(&'m self, fault: &Fault<'m>) -> Result;
 }
 
 /// How a process wants to map a file.
@@ -124,17 +126,18 @@ impl Wanted {
     }
 }
 
-/// A fault in a mapping.
+/// A fault in a mapping, for what is behind that, from which `'m` is borrowed.
 ///
 /// # Invariants
 ///
 /// `vmf` describes a fault that is being handled, in an area that [`MappedFile::attach`] has set up.
-pub(crate) struct Fault<'a> {
+pub(crate) struct Fault<'m> {
     vmf: *mut bindings::vm_fault,
-    _lifetime: PhantomData<&'a bindings::vm_fault>,
+    // It is not taken for one with a shorter life.
+    _pages: PhantomData<fn(&'m ()) -> &'m ()>,
 }
 
-impl Fault<'_> {
+impl<'m> Fault<'m> {
     /// The number of the page that is missing, counted from the file's begin.
     pub(crate) fn page(&self) -> u64 {
         // SAFETY: By the type invariant.
@@ -156,14 +159,13 @@ impl Fault<'_> {
 
     /// Maps a page frame as this page of the file, which is one of [`Self::around`]. Nothing
     /// happens if there is one already.
-    pub(crate) fn map(&self, page: u64, frame: &Frame<'_>) -> Result {
+    pub(crate) fn map(&self, page: u64, frame: &Frame<'m>) -> Result {
         if !self.around().contains(&page) {
             return Err(EINVAL);
         }
         let number = frame.number as c_ulong;
         // SAFETY: By the type invariant the area is valid, and takes page frames. The address is
-        // inside, as just checked. The frame is one of memory that there is, and by the contract of `MappedPages` stays so
-        // until it is taken away.
+        // inside, as just checked. The frame is one of memory that there is as long as what is behind the mapping.
         let result = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
@@ -225,11 +227,14 @@ impl<T: MappedPages> MappedFile<T> {
         MappedSpace { inode }
     }
 
-    /// Has what is mapped of this file taken away with all else in `space`, which what is behind the file keeps.
-    pub(crate) fn join(&self, space: &MappedSpace) {
+    /// Has what is mapped of this file taken away with all else in a space, which what is behind the file keeps.
+    pub(crate) fn join(&self, space: impl FnOnce(&T) -> Result<&MappedSpace>) -> Result {
+        // SAFETY: By the type invariant the file has such data, which live as long.
+        let space = space(unsafe { &*(*self.file.as_ptr()).private_data.cast::<T>() })?;
         // SAFETY: By the type invariant the file is valid, and nothing is mapped of it yet: `attach` consumes it. The
-        // space is valid by its type invariant, and stays as long as what is behind the file.
+        // space is valid by its type invariant, and borrows from what is behind the file.
         unsafe { (*self.file.as_ptr()).f_mapping = (*space.inode).i_mapping };
+        Ok(())
     }
 
     /// Sets an area up to be a mapping of this file instead of the one it was made from.
@@ -271,7 +276,7 @@ impl<T: MappedPages> MappedFile<T> {
         // INVARIANT: By the contract of this function.
         let fault = Fault {
             vmf,
-            _lifetime: PhantomData,
+            _pages: PhantomData,
         };
         // SAFETY: The area's file is one that `new` has made, and its data lives as long.
         let pages = unsafe {

@@ -24,18 +24,18 @@
 
 use crate::{
     logic::{
-        gate::Drained,
-        plan::{
-            self,
-            Segment, //
-        },
+        plan,
         window_set::Seams, //
     },
     sync::{
         work_queues::WorkQueues, //
     },
     sys::{
-        dma_map::MappedRun,
+        bus_range::{
+            BusCopy,
+            EngineMemory,
+            MappedView, //
+        },
         dmaengine::{
             Batch,
             Channel,
@@ -43,11 +43,7 @@ use crate::{
             CopyCount,
             CopyFlags, //
         },
-        shared_memory::{
-            Payer,
-            SharedMemory,
-            User, //
-        },
+        reached::IoMapping,
         timer::Tick,
         wait::{
             new_wait_queue,
@@ -162,8 +158,13 @@ pub(crate) struct Engine {
     running: SpinLockIrq<RBTree<u64, Arc<dyn Job>>>,
     /// Descriptors since one has asked for an interrupt.
     uninterrupted: Atomic<u32>,
-    /// An interrupt is outstanding that runs the poller's work item.
+    /// An interrupt is outstanding that runs the poller's work item; and the ticks since it was armed.
     armed: Atomic<bool>,
+    armed_ticks: Atomic<u32>,
+    /// Its interrupts are not relied upon.
+    is_polled: Atomic<bool>,
+    /// Microseconds until the next poll, where no interrupt is armed.
+    pause: Atomic<u32>,
     /// The empty copy that arms it.
     arming: CopyCount,
     /// A poller reaps now, and releases afterwards.
@@ -171,7 +172,7 @@ pub(crate) struct Engine {
     #[pin]
     poll: Work<Self, 1>,
     /// The source and destination of an empty copy. The channel goes before.
-    blank: SharedMemory,
+    blank: EngineMemory,
     /// Gives the channel back.
     #[pin]
     work: Work<Self>,
@@ -217,8 +218,10 @@ impl Tick for Engine {
         let (ended, taken) = (this.ended.load(Relaxed), this.taken.load(Relaxed));
         let was_refused = this.refused.xchg(false, Relaxed);
         let wanted = taken > ended || was_refused;
-        if wanted {
-            // An interrupt may be lost: the next tick counts what the poller reports.
+        if this.armed.load(Relaxed) {
+            this.armed_ticks.add(1, Relaxed);
+        }
+        if this.is_overdue() {
             engine.schedule();
         }
         if !wanted || this.last_ended.xchg(ended, Relaxed) != ended {
@@ -236,8 +239,9 @@ impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
-        let user = User::Device(channel.device.clone());
-        let blank = SharedMemory::new(2 * BLANK, &user, Payer::Nobody).ok()?;
+        let blank = EngineMemory::new(2 * BLANK, &channel.device);
+        let blank = blank.inspect_err(|error| shortage.note_useless(channel.name(), error));
+        let blank = blank.ok()?;
         Arc::pin_init(
             pin_init!(Self {
                 longest_segment: plan::longest_segment(channel.max_segment as u64),
@@ -246,6 +250,9 @@ impl Engine {
                 instance: INSTANCES.fetch_add(1, Relaxed),
                 uninterrupted: Atomic::new(0),
                 armed: Atomic::new(false),
+                armed_ticks: Atomic::new(0),
+                is_polled: Atomic::new(false),
+                pause: Atomic::new(0),
                 arming: CopyCount::new(),
                 reaps: Atomic::new(false),
                 poll <- new_work!("Engine::poll"),
@@ -290,25 +297,25 @@ impl Engine {
         !self.has_stopped() && self.channel.is_aligned(to, from, len)
     }
 
-    /// Submits all of a segment, in pieces if the engine does not take as many bytes at once: `flags` are those of the
+    /// Submits all of a copy, in pieces if the engine does not take as many bytes at once: `flags` are those of the
     /// last piece. Waits while the ring is full. ENODEV if nobody wants it any more, EINTR if the caller is killed, EIO
     /// if the engine has stopped: then a part of it may have been submitted. May sleep.
-    pub(crate) fn submit_all<T: Completion>(
+    pub(crate) fn submit_all<'t, T: Completion>(
         self: &Arc<Self>,
-        segment: Segment,
+        copy: BusCopy<'t>,
         flags: CopyFlags,
-        batch: &Batch<T>,
+        batch: &Batch<'t, T>,
         patience: &Patience<'_>,
     ) -> Result {
-        let (mut left, mut most) = (Some(segment), self.longest_segment);
-        while let Some(segment) = left {
+        let (mut left, mut most) = (Some(copy), self.longest_segment);
+        while let Some(copy) = left {
             if patience.is_over() {
                 return Err(ENODEV);
             }
             if self.has_stopped() {
                 return Err(EIO);
             }
-            let (piece, rest) = segment.split(most);
+            let (piece, rest) = copy.split(most);
             let mut flags = match rest {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
@@ -317,8 +324,7 @@ impl Engine {
             let ended = self.ended.load(Relaxed);
             let before = self.uninterrupted.fetch_add(1, Relaxed);
             flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
-            let (to, from, len) = (piece.destination, piece.source, piece.len as usize);
-            if self.channel.submit(to, from, len, flags, batch) {
+            if self.channel.submit(piece, flags, batch)? {
                 self.taken.add(1, Relaxed);
                 left = rest;
                 continue;
@@ -327,7 +333,7 @@ impl Engine {
             self.uninterrupted.fetch_sub(1, Relaxed);
             if self.channel.is_stopped() {
                 self.stop();
-            } else if piece.len > plan::UNDECLARED {
+            } else if piece.segment().len > plan::UNDECLARED {
                 // It may take no more than this, though it does not say so.
                 most = plan::UNDECLARED;
             } else {
@@ -439,73 +445,40 @@ impl Engine {
 /// ([`EngineRoute::arrival`]), and has not ended before.
 pub(crate) struct EngineRoute {
     // Before the engine, so that it is unmapped first.
-    views: KVec<MappedRun>,
-    /// Where one view ends and the next begins, counted from `base`.
-    seams: Seams,
+    pub(crate) view: MappedView,
     pub(crate) engine: Arc<Engine>,
-    /// The peer's address at which the view begins.
-    base: u64,
-    /// Where there is something that can always be read, as the engine names it.
+    /// The peer's address of something that can always be read.
     readable: u64,
 }
 
 impl EngineRoute {
-    /// Views by physical addresses and bytes, where the peer's memory from `base` on appears, cut at `seams`, in which
+    /// The view that the parts of an aperture give of the peer's memory from `base` on, cut at `seams`, in which
     /// `readable` is the peer's address of something that can be read as long as there is the route. May sleep.
     /// EFAULT, EINVAL if the engine can't read there.
     pub(crate) fn new(
         engine: &Arc<Engine>,
-        views: impl Iterator<Item = (u64, usize)>,
+        parts: &[IoMapping],
         seams: Seams,
         base: u64,
         readable: u64,
     ) -> Result<Self> {
-        let mut this = Self {
-            views: KVec::new(),
-            seams,
+        let this = Self {
+            view: MappedView::new(&engine.channel.device, parts, seams, base)?,
             engine: engine.clone(),
-            base,
-            readable: 0,
+            readable,
         };
-        for (physical, size) in views {
-            let view = engine.channel.map_peer(physical, size)?;
-            this.views.push(view, GFP_KERNEL)?;
-        }
-        this.readable = this.address(readable, BLANK as u64).ok_or(EFAULT)?;
-        let blank = engine.blank.bus_address();
-        if !engine.channel.is_aligned(blank, this.readable, BLANK) {
+        let read = this.arrival()?.segment();
+        if !engine.can_copy(read.destination, read.source, BLANK) {
             return Err(EINVAL);
         }
         Ok(this)
     }
 
-    /// Takes the view away from the engine, which is not used for this peer any more, as all that is submitted by it is
-    /// inside of what was drained. May sleep.
-    pub(crate) fn unmap(&self, _nobody_uses_it: &Drained) {
-        for view in &self.views {
-            view.unmap();
-        }
-    }
-
     /// The read that ends when what this engine has written before has arrived; what is read is of no use to
     /// anybody. Any context.
-    pub(crate) fn arrival(&self) -> Segment {
-        Segment {
-            destination: self.engine.blank.bus_address(),
-            source: self.readable,
-            len: BLANK as u64,
-        }
-    }
-
-    /// The peer's `address` as the engine must name it; none if it does not reach all `len` bytes.
-    /// Any context.
-    pub(crate) fn address(&self, address: u64, len: u64) -> Option<u64> {
-        let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
-        let view = self.views.get(index)?;
-        let end = offset.checked_add(len)?;
-        if end > view.size as u64 {
-            return None;
-        }
-        view.address.checked_add(offset)
+    pub(crate) fn arrival(&self) -> Result<BusCopy<'_>> {
+        let to = self.engine.blank.range(0, BLANK).ok_or(EFAULT)?;
+        let from = self.view.range(self.readable, BLANK as u64).ok_or(EFAULT)?;
+        BusCopy::new(to, from).ok_or(EFAULT)
     }
 }

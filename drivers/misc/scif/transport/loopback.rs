@@ -40,6 +40,7 @@ use crate::{
         reached::{
             self,
             flush_writes,
+            OwnMemory,
             Reached, //
         },
         shared_memory::{
@@ -315,7 +316,7 @@ impl Path for LoopbackPath {
     }
 
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
-        Reached::in_ram(address, len)
+        OwnMemory.reach(address, len)
     }
 
     fn reachable(&self) -> u64 {

@@ -87,9 +87,8 @@ pub(crate) trait Path: Send + Sync {
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);
 
-    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached. The caller is inside the session, or
-    /// tears it down, as long as this is used: what is mapped is gone afterwards, and nobody looks whether it is, as each
-    /// message comes this way.
+    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached, or not any more. The caller is inside the
+    /// session, or tears it down, as long as this is used.
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>>;
 
     /// Whether all of these can be reached.

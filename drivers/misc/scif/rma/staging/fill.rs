@@ -10,16 +10,9 @@
 
 use super::outbox::Outbox;
 use crate::{
-    logic::{
-        plan::{
-            Linear,
-            Plan,
-            Segment, //
-        },
-        staging::{
-            Parts,
-            HEADER, //
-        },
+    logic::staging::{
+        Parts,
+        HEADER, //
     },
     memory::local::LocalPiece,
     rma::{
@@ -27,14 +20,14 @@ use crate::{
         transfer::submit_plan, //
     },
     sys::{
+        bus_range::{
+            BusCopy,
+            BusPlan,
+            EngineMemory, //
+        },
         dmaengine::{
             Batch,
             CopyFlags, //
-        },
-        shared_memory::{
-            Payer,
-            SharedMemory,
-            User, //
         }, //
     },
     transport::engine::{
@@ -61,7 +54,7 @@ pub(super) struct Fill {
     state: JobState,
     // Dropped in this order: the memory before what keeps the peer.
     from: LocalPiece,
-    headers: SharedMemory,
+    headers: EngineMemory,
     operation: Arc<Operation>,
 }
 
@@ -100,13 +93,14 @@ impl Fill {
         // From here on it is told to others if that fails. What the engine reads stays until then, whatever the peer says of
         // the slots.
         operation.add_part();
-        let _ = job::start(&fill, place, |batch| fill.submit(batch, route));
+        let _ = job::start(&fill, place, |fill, batch| fill.submit(batch, route));
         Ok(())
     }
 
     /// EIO if the engine has stopped, ENODEV if the peer is lost.
-    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
-        let is_over = || self.operation.surroundings.peer.is_over();
+    fn submit<'t>(&'t self, batch: &Batch<'t, Self>, route: &EngineRoute) -> Result {
+        let peer = &self.operation.surroundings.peer;
+        let is_over = || peer.is_over();
         // It ends with a load from the peer: not across a link that is known to be down.
         if is_over() {
             return Err(ENODEV);
@@ -114,32 +108,31 @@ impl Fill {
         let patience = Patience::UntilOver(&is_over);
         let engine = &self.state.engine;
         let longest = engine.longest_segment();
-        let from = self.from.memory().engine_addresses().ok_or(EIO)?;
+        // It is the peer's, whom the operation keeps.
+        let route = peer.path().engines().same(route).ok_or(EIO)?;
         for (index, part) in self.parts.enumerate() {
             let sequence = part.header.sequence;
-            let data_at = route.address(self.outbox.data_address(sequence), part.len);
-            let to = Linear::new(data_at.ok_or(EFAULT)?, part.len).ok_or(EFAULT)?;
-            let from = from.walk(self.from.offset + part.at);
-            let plan = Plan::new(to, from, part.len, longest);
+            let data_at = self.outbox.data_address(sequence);
+            let to = route.view.range(data_at, part.len);
+            let to = to.and_then(|to| to.walk()).ok_or(EFAULT)?;
+            let from = self.from.memory().engine_walk(self.from.offset + part.at);
+            let plan = BusPlan::new(to, from.ok_or(EIO)?, part.len, longest);
             // All of it has been copied before the header is.
             submit_plan(engine, batch, plan, part.len, CopyFlags::FENCE, &patience)?;
-            let header_at = route.address(self.outbox.header_address(sequence), HEADER as u64);
-            let header = Segment {
-                destination: header_at.ok_or(EFAULT)?,
-                source: self.headers.bus_address() + (index * HEADER) as u64,
-                len: HEADER as u64,
-            };
+            let header_at = self.outbox.header_address(sequence);
+            let to = route.view.range(header_at, HEADER as u64).ok_or(EFAULT)?;
+            let from = self.headers.range(index * HEADER, HEADER).ok_or(EFAULT)?;
+            let header = BusCopy::new(to, from).ok_or(EFAULT)?;
             engine.submit_all(header, CopyFlags::FENCE, batch, &patience)?;
         }
         // Who is told of them, by whatever way, finds them there.
-        engine.submit_all(route.arrival(), CopyFlags::NONE, batch, &patience)
+        engine.submit_all(route.arrival()?, CopyFlags::NONE, batch, &patience)
     }
 }
 
 /// The headers, one after the other, where an engine finds them. May sleep.
-fn headers_of(parts: Parts, engine: &Engine) -> Result<SharedMemory> {
-    let len = parts.count() * HEADER;
-    let memory = SharedMemory::new(len, &User::Device(engine.device()), Payer::Nobody)?;
+fn headers_of(parts: Parts, engine: &Engine) -> Result<EngineMemory> {
+    let memory = EngineMemory::new(parts.count() * HEADER, &engine.device())?;
     for (index, part) in parts.enumerate() {
         memory.write(index * HEADER, &part.header.encode())?;
     }

@@ -33,10 +33,7 @@ use crate::{
     peer::Peer,
     sys::{
         current,
-        reached::{
-            flush_writes,
-            Reached, //
-        },
+        reached::flush_writes,
         shared_memory::{
             Payer,
             SharedMemory, //
@@ -298,8 +295,8 @@ impl Inbox {
             }
             Kind::Data(len) if len > self.geometry.size() => Err(EINVAL),
             Kind::Data(len) => {
-                let data = self.geometry.data(header.sequence) as u64;
-                let from = Reached::in_ram(self.memory.phys_address() + data, len.into())?;
+                let data = self.geometry.data(header.sequence);
+                let from = self.memory.reach(data, len as usize)?;
                 let window = self.window(header, len.into())?;
                 from.copy_to(&window.memory.pages, usize::try_from(header.offset)?)
             }

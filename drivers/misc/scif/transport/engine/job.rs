@@ -92,16 +92,17 @@ impl<J: Job + ?Sized> Completion for J {
 pub(crate) fn start<J: Job>(
     job: &Arc<J>,
     place: Place,
-    submit: impl FnOnce(&Batch<J>) -> Result,
+    submit: impl for<'j> FnOnce(&'j J, &Batch<'j, J>) -> Result,
 ) -> Result {
     let state = job.state();
-    let batch = Batch::new(job.clone());
-    let submitted = submit(&batch);
-    if let Err(error) = submitted {
-        state.outcome.fail(error);
-    }
-    state.engine.issue_pending();
-    drop(batch);
+    let submitted = Batch::submit(job, |job, batch| {
+        let submitted = submit(job, batch);
+        if let Err(error) = submitted {
+            state.outcome.fail(error);
+        }
+        state.engine.issue_pending();
+        submitted
+    })?;
     state.engine.add_running(place, job.clone());
     if submitted.is_err() {
         state.engine.arm();

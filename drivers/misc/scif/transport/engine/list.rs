@@ -70,6 +70,7 @@ impl Engines {
         let shortage = Shortage {
             is_short: Atomic::new(false),
             has_hung: Atomic::new(false),
+            has_said: Atomic::new(false),
         };
         let shortage = Arc::new(shortage, GFP_KERNEL)?;
         Arc::pin_init(
@@ -190,6 +191,21 @@ pub(super) struct Shortage {
     /// There are fewer than are wanted, although all that there are have been asked for, or one is gone since then.
     pub(super) is_short: Atomic<bool>,
     /// One has stopped although its driver is there: asked for again it would stop again, and who uses it would
-    /// have to wait.
+    /// have to wait. Or one is useless.
     pub(super) has_hung: Atomic<bool>,
+    /// The log has it that one is useless.
+    has_said: Atomic<bool>,
+}
+
+impl Shortage {
+    /// Takes note that memory can't be mapped for the engine of this name. May sleep.
+    pub(super) fn note_useless(&self, name: &CStr, error: &Error) {
+        self.has_hung.store(true, Relaxed);
+        if !self.has_said.xchg(true, Relaxed) {
+            pr_warn!(
+                "DMA engine {name} is not used: this host's memory can't be mapped for it ({error:?}); \
+                 switch the IOMMU on, or load the driver of another engine\n"
+            );
+        }
+    }
 }

@@ -17,6 +17,10 @@
 //! An empty copy behind all jobs arms the interrupt. If the ring has no room for it, the work item polls now and then
 //! until it has. The copy holds the engine, so an engine that is given back ends it.
 //!
+//! An engine may interrupt when it begins a copy, or an interrupt may be lost. So the work item polls, too, if an armed
+//! interrupt has not come for more than a tick. If a poll ends the copy behind it, the interrupts of this engine are
+//! armed no more: the work item polls as long as there are jobs.
+//!
 //! Invariant: if there is a job in `running`, the interrupt is armed, the work item is queued, or the submitter of the
 //! job polls; the submitter arms the interrupt before it sleeps. Jobs enter `running`, and are marked as ended, under
 //! its lock, before `armed` is read. The work item runs after `armed` was cleared, and takes that lock.
@@ -29,6 +33,7 @@ use super::{
     BLANK, //
 };
 use crate::sys::{
+    bus_range::BusCopy,
     dmaengine::{
         Batch,
         Completion,
@@ -62,8 +67,9 @@ use kernel::{
 /// Of so many descriptors one reports its end at once.
 pub(super) const INTERRUPT_EVERY: u32 = 128;
 
-/// The time between two polls of an engine whose ring is full.
-const FULL: Delta = Delta::from_micros(200);
+/// Microseconds between two polls where no interrupt is armed. They double as long as polls find nothing.
+const SHORTEST_PAUSE: u32 = 50;
+const LONGEST_PAUSE: u32 = 3200;
 
 /// The armed interrupt has come, or could not be armed.
 impl Completion for Engine {
@@ -76,6 +82,7 @@ impl Completion for Engine {
     }
 
     fn all_ended(self: Arc<Self>) {
+        self.armed_ticks.store(0, Relaxed);
         self.armed.store(false, Relaxed);
         self.schedule();
     }
@@ -85,10 +92,24 @@ impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let (was_overdue, ended) = (this.is_overdue(), this.ended.load(Relaxed));
         this.poll();
-        if this.has_running() && !this.arm() {
-            // It is queued again, and an engine needs some time to make room.
-            fsleep(FULL);
+        if was_overdue && !this.is_overdue() && !this.is_polled.xchg(true, Relaxed) {
+            pr_notice!(
+                "DMA engine {} does not tell the end of a copy by an interrupt: it is polled from now on\n",
+                this.name()
+            );
+        }
+        let pause = if this.ended.load(Relaxed) != ended {
+            SHORTEST_PAUSE
+        } else {
+            let longer = this.pause.load(Relaxed).saturating_mul(2);
+            longer.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+        };
+        this.pause.store(pause, Relaxed);
+        if this.has_running() && (this.is_overdue() || !this.arm()) {
+            fsleep(Delta::from_micros(pause.into()));
+            this.schedule();
         }
     }
 }
@@ -125,33 +146,46 @@ impl Engine {
         let _ = self.queues.work.enqueue::<_, 1>(self.clone());
     }
 
+    /// Returns whether an armed interrupt has not come for more than a tick. Any context.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.armed.load(Relaxed) && self.armed_ticks.load(Relaxed) > 1 && !self.has_stopped()
+    }
+
     /// Has the engine interrupt when all jobs have ended that were submitted until now. If its ring has no room for
-    /// that, returns false, and the work item runs. Process context.
+    /// that, or it is polled, returns false, and the work item runs. Process context.
     pub(crate) fn arm(self: &Arc<Self>) -> bool {
+        if self.is_polled.load(Relaxed) && !self.has_stopped() {
+            self.schedule();
+            return false;
+        }
         // Full: jobs were added to `running` before.
         if self.has_stopped() || self.armed.xchg(true, Full) {
             return true;
         }
-        let batch = Batch::new(self.clone());
-        let at = self.blank.bus_address();
-        let flags = CopyFlags {
-            interrupt: true,
-            fence: false,
-        };
-        let is_armed = self
-            .channel
-            .submit(at + BLANK as u64, at, BLANK, flags, &batch);
-        if is_armed {
-            self.taken.add(1, Relaxed);
-            self.channel.issue_pending();
-        }
         // If it was not submitted, it ends here.
-        drop(batch);
+        let is_armed = Batch::submit(self, |this, batch| {
+            let is_armed = this.submit_arming(batch).unwrap_or(false);
+            if is_armed {
+                this.taken.add(1, Relaxed);
+                this.channel.issue_pending();
+            }
+            is_armed
+        });
         if self.channel.is_stopped() {
             self.stop();
             self.abandon_arming();
         }
-        is_armed
+        is_armed.unwrap_or(false)
+    }
+
+    fn submit_arming<'t>(&'t self, batch: &Batch<'t, Self>) -> Result<bool> {
+        let (to, from) = (self.blank.range(BLANK, BLANK), self.blank.range(0, BLANK));
+        let copy = BusCopy::new(to.ok_or(EFAULT)?, from.ok_or(EFAULT)?);
+        let flags = CopyFlags {
+            interrupt: true,
+            fence: false,
+        };
+        self.channel.submit(copy.ok_or(EFAULT)?, flags, batch)
     }
 
     /// Ends the arming copy, if the engine has left it without saying so. The channel is stopped. Process context.

@@ -63,6 +63,11 @@ impl Routes {
         self.places.get(place)?.as_ref()
     }
 
+    /// The one that is this, if it is one of them. Any context.
+    pub(crate) fn same(&self, route: &EngineRoute) -> Option<&EngineRoute> {
+        self.iter().find(|other| core::ptr::eq(*other, route))
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.iter().count()

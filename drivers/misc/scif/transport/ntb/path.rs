@@ -186,10 +186,20 @@ impl NtbPath {
     }
 
     fn add_engine(&self, engine: &Arc<Engine>) -> bool {
-        let views = self.parts.iter().map(|part| (part.phys, part.size()));
         let control = self.base + self.control;
-        let make = || EngineRoute::new(engine, views, self.seams, self.base, control);
-        self.routes.add(engine, make)
+        self.routes.add(engine, || {
+            let route = EngineRoute::new(engine, &self.parts, self.seams, self.base, control);
+            route.inspect_err(|error| {
+                if self.link.may_log() {
+                    pr_warn!(
+                        "{}: not by DMA engine {}: the peer's memory can't be mapped for it ({error:?}); \
+                         load the driver of another engine\n",
+                        &*self.link.name,
+                        engine.name()
+                    );
+                }
+            })
+        })
     }
 
     /// Looks for engines that have come since. May sleep.
@@ -230,7 +240,9 @@ impl NtbPath {
     /// of the bridge, or of an engine, may go. May sleep.
     pub(super) fn unmap(&self, drained: &Drained) {
         self.detach();
-        self.routes.iter().for_each(|route| route.unmap(drained));
+        self.routes
+            .iter()
+            .for_each(|route| route.view.unmap(drained));
         for part in &self.parts {
             part.unmap(drained);
         }
