@@ -86,6 +86,34 @@ fn model(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 0)
 }
 
+/// Runs a program where the kernel's own threads get hardly any time: what it hears of, it hears late.
+const LATE: &str = "
+workers=$(pgrep kworker/)
+for worker in $workers; do chrt --idle --pid 0 $worker; done
+for loop in 1 2 3; do timeout 60 sh -c 'while :; do :; done' & loops=\"$loops $!\"; done
+\"$0\" replay -
+code=$?
+kill $loops
+for worker in $workers; do chrt --other --pid 0 $worker; done
+exit $code";
+
+/// An end is closed before the other one collects its result, which then finds out before it is used.
+fn late(lab: &Lab) -> Result<()> {
+    let mut calls = "open slot=0\nbind slot=0 port=3100\nlisten slot=0 backlog=2\n".to_owned();
+    for _ in 0..10 {
+        calls += "open slot=1\nconnect slot=1 port=3100\n";
+        calls += "open slot=2\naccept slot=0 into=2 flags=0\nclose slot=2\n";
+        calls += "connect slot=1 port=3100\nreceive slot=1 len=8 flags=0\nclose slot=1\n";
+    }
+    let program = scif::built("target/release/scif-fuzz")?;
+    lab.command(0, ["sh", "-c", LATE, &program])?
+        .stdin(calls)
+        .timeout(lab.hang_limit(60))
+        .run()?
+        .success()?;
+    scif::check_idle(lab, 0)
+}
+
 // ----- crowds -----------------------------------------------------------------------------------------------------------
 
 /// How long crowds are let loose, and runs with endpoints on two nodes. SCIF_FUZZ_SECONDS, for a long night.
@@ -143,6 +171,15 @@ fn ended(lab: &Lab, all: Vec<Process>) -> Result<()> {
     for node in 0..lab.nodes() {
         scif::check_idle(lab, node)?;
     }
+    Ok(())
+}
+
+/// Fails unless crowds of one node find something wrong with the module.
+pub fn crowds_fail(lab: &Lab) -> Result<()> {
+    let output = crowds(lab, 0, 0, false)?.wait()?;
+    let failed = output.status(1).context("crowds find nothing wrong")?;
+    let text = failed.stdout();
+    println!("      {}", text.lines().next().unwrap_or("?"));
     Ok(())
 }
 
@@ -213,6 +250,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_fuzz::model", BARE, model)
         .seconds(120)
         .lasts(lasts),
+    Test::new("scif_fuzz::late", BARE, late),
     Test::new("scif_fuzz::model_flat", SCIF_PAIR, two_flat)
         .seconds(120)
         .lasts(lasts),

@@ -15,6 +15,8 @@
 //! What it is compared with has to pass all of these cases with all of these seeds, in the same lab and just
 //! before, so that nothing but the patch makes the difference.
 //!
+//! Other mutants are for crowds (`scif_fuzz.rs`), which have to find something wrong. Their heads say that in words.
+//!
 //! A mutant may do anything to the memory of its peer: nobody uses the lab after it.
 
 use std::fs;
@@ -36,7 +38,9 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
+use crate::scif_conformance::BARE;
 use crate::scif_engines;
+use crate::scif_fuzz;
 use crate::scif_order::arena;
 use crate::scif_order::bounce;
 use crate::scif_order::flat;
@@ -179,6 +183,14 @@ pub fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
     Ok(())
 }
 
+/// Fails unless crowds notice a mutant.
+fn for_crowds(lab: &Lab, name: &str) -> Result<()> {
+    replace(lab, build(lab, name)?)?;
+    scif_fuzz::crowds_fail(lab)?;
+    lab.kill(0)?;
+    Ok(())
+}
+
 /// The test that a mutant fails; it is called as its patch.
 const fn mutant(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
     Test::new(name, need, run).seconds(300).destroys().by_name()
@@ -206,6 +218,12 @@ pub const TESTS: &[Test] = &[
     }),
     mutant("scif_mutants::ring_wish", BOUNCE, |lab| {
         Mutant::read("ring-wish")?.check(lab)
+    }),
+    mutant("scif_mutants::refusal_wakeup", BARE, |lab| {
+        for_crowds(lab, "refusal-wakeup")
+    }),
+    mutant("scif_mutants::reset_error", BARE, |lab| {
+        for_crowds(lab, "reset-error")
     }),
     mutant(
         "scif_mutants::several_pollers",

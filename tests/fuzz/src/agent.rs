@@ -62,9 +62,9 @@ const ACTIONS: [Action; 10] = [
     Action::Map,
 ];
 
-/// A request: what to do, with which slot, three numbers, and the argument of a call.
-type Request = [u64; 5 + kernel::WORDS];
-/// The answer: a result, and the argument as it is after the call. Bytes may follow.
+/// A request: what to do and with which slot, a number, and the argument of a call or two more numbers.
+type Request = [u64; 2 + kernel::WORDS];
+/// The answer: a result, and which bits of the argument the call has changed. Bytes may follow.
 type Answer = [u64; 1 + kernel::WORDS];
 
 /// The connection with the program on the other node.
@@ -121,13 +121,22 @@ fn receive(fd: &OwnedFd, bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
+/// Sends words. Zeroes at the end are not sent, as each store takes long where it traps.
 fn send_words(fd: &OwnedFd, words: &[u64]) -> Result<()> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let last = words.iter().rposition(|word| *word != 0);
+    let sent = &words[..last.map_or(0, |last| last + 1)];
+    let count = sent.len() as u64;
+    let words = [&count].into_iter().chain(sent);
+    let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
     send(fd, &bytes)
 }
 
 fn receive_words<const N: usize>(fd: &OwnedFd) -> Result<[u64; N]> {
-    let mut bytes = vec![0; N * 8];
+    let mut count = [0; 8];
+    receive(fd, &mut count)?;
+    let count = u64::from_le_bytes(count) as usize;
+    ensure!(count <= N, "{count} words");
+    let mut bytes = vec![0; count * 8];
     receive(fd, &mut bytes)?;
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -146,20 +155,22 @@ impl Agent {
     }
 
     fn ask(&self, action: Action, slot: usize, numbers: [u64; 3]) -> Result<Answer> {
-        self.ask_with(action, slot, numbers, &[0; kernel::WORDS])
+        let mut argument: Argument = [0; kernel::WORDS];
+        argument[..2].copy_from_slice(&numbers[1..]);
+        self.ask_with(action, slot, numbers[0], &argument)
     }
 
     fn ask_with(
         &self,
         action: Action,
         slot: usize,
-        numbers: [u64; 3],
+        number: u64,
         argument: &Argument,
     ) -> Result<Answer> {
-        let mut request: Request = [0; 5 + kernel::WORDS];
-        request[..2].copy_from_slice(&[action as u64, slot as u64]);
-        request[2..5].copy_from_slice(&numbers);
-        request[5..].copy_from_slice(argument);
+        let mut request: Request = [0; 2 + kernel::WORDS];
+        request[0] = action as u64 | (slot as u64) << 32;
+        request[1] = number;
+        request[2..].copy_from_slice(argument);
         send_words(&self.fd, &request).context("to the agent")?;
         receive_words(&self.fd).context("from the agent")
     }
@@ -199,11 +210,13 @@ impl Agent {
 
 impl Elsewhere for Agent {
     fn call(&self, slot: usize, number: u32, argument: &mut Argument) -> Outcome {
-        let answer = self.ask_with(Action::Call, slot, [number.into(), 0, 0], argument);
+        let answer = self.ask_with(Action::Call, slot, number.into(), argument);
         let Ok(answer) = answer else {
             return Err(Errno(libc::EPROTO));
         };
-        argument.copy_from_slice(&answer[1..]);
+        for (word, changed) in argument.iter_mut().zip(&answer[1..]) {
+            *word ^= changed;
+        }
         of_result(answer[0])
     }
 
@@ -261,8 +274,9 @@ fn serve_one(fd: &OwnedFd) -> Result<()> {
     };
     loop {
         let request: Request = receive_words(fd)?;
-        let action = ACTIONS.get(request[0] as usize).context("no action")?;
-        let slot = request[1] as usize;
+        let action = ACTIONS.get(request[0] as u32 as usize);
+        let action = action.context("no action")?;
+        let slot = (request[0] >> 32) as usize;
         ensure!(slot < SLOTS, "no slot");
         let mut answer: Answer = [0; 1 + kernel::WORDS];
         let mut bytes = Vec::new();
@@ -282,7 +296,7 @@ fn serve_one(fd: &OwnedFd) -> Result<()> {
             }
             Action::Read | Action::Digest => {
                 let range: Range<usize> = 0..SIZE;
-                let (at, len) = (request[2] as usize, request[3] as usize);
+                let (at, len) = (request[1] as usize, request[2] as usize);
                 ensure!(range.contains(&at) && len <= SIZE - at, "not in the arena");
                 bytes = vec![0; len];
                 served.arena.read(at, &mut bytes);
@@ -320,13 +334,16 @@ fn on_endpoint(
     bytes: &mut Vec<u8>,
 ) -> Outcome {
     let fd = kernel::Fd::Here(fd.as_fd());
-    let numbers = [request[2], request[3], request[4]];
+    let numbers = [request[1], request[2], request[3]];
     match action {
         Action::Call => {
             let mut argument: Argument = [0; kernel::WORDS];
-            argument.copy_from_slice(&request[5..]);
+            argument.copy_from_slice(&request[2..]);
             let outcome = kernel::call_raw(fd, numbers[0] as u32, &mut argument);
-            answer[1..].copy_from_slice(&argument);
+            let words = argument.iter().zip(&request[2..]);
+            for (changed, (after, before)) in answer[1..].iter_mut().zip(words) {
+                *changed = after ^ before;
+            }
             outcome
         }
         Action::Number => kernel::number(fd, numbers[0] as u32, numbers[1]),

@@ -327,7 +327,7 @@ fn crowd_fails_elsewhere(steps: &[Step], setting: Setting) -> bool {
 /// How often a crowd is tried while it is made smaller.
 const TIMES: &str = "5";
 /// How long a crowd is made smaller at most.
-const SHRINKING: Duration = Duration::from_secs(180);
+const SHRINKING: Duration = Duration::from_secs(60);
 
 fn crowds(first: u64, calls: u64, seconds: u64, setting: Setting) -> Result<bool> {
     let start = Instant::now();

@@ -217,6 +217,17 @@ impl Run {
         }
     }
 
+    /// Makes a call, again as long as it fails like this, which soon ends.
+    fn again<T>(&self, error: i32, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+        let limit = Instant::now() + self.soon;
+        loop {
+            match call() {
+                Err(Errno(number)) if number == error && Instant::now() < limit => (),
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Makes a call and compares. False if it does not apply: the model can't say what it would do.
     fn make(&mut self, call: &Call) -> Result<bool> {
         self.word = call.word();
@@ -243,6 +254,9 @@ impl Run {
         }
         let mut there = vec![0; range.len()];
         self.read(range.start, &mut there)?;
+        if there == wanted {
+            return Ok(());
+        }
         if let Some(at) = there.iter().zip(wanted).position(|(a, b)| a != b) {
             bail!(
                 "memory at {:#x} is {:#x}, and should be {:#x}",
@@ -780,13 +794,11 @@ impl Run {
             flags,
             registered: 0,
         };
-        let mut outcome = kernel::register(fd, argument);
-        // What has used windows that are gone lets go of their place a little later.
-        let limit = Instant::now() + self.soon;
-        let is_taken = Err(Errno(libc::EADDRINUSE));
-        while outcome == is_taken && self.is_far() && allowed.is_empty() && Instant::now() < limit {
-            outcome = kernel::register(fd, argument);
-        }
+        // What has used windows that are gone lets go of their place a little later, if others have.
+        let outcome = match self.is_far() && allowed.is_empty() {
+            true => self.again(libc::EADDRINUSE, || kernel::register(fd, argument)),
+            false => kernel::register(fd, argument),
+        };
         let (Some(got), Some(end)) = (self.judge(&allowed, outcome)?, self.model.end(slot)) else {
             return Ok(true);
         };
@@ -970,7 +982,12 @@ impl Run {
             stretches = covered;
         }
         let fd = self.fd(slot).context("no endpoint")?;
-        let mapped = kernel::map(fd, offset, len as usize, write);
+        let map = || kernel::map(fd, offset, len as usize, write);
+        // It waits for news of windows, but not for long.
+        let mapped = match allowed.is_empty() {
+            true => self.again(libc::ENXIO, map),
+            false => map(),
+        };
         if let (true, Err(Errno(libc::EACCES | libc::EOPNOTSUPP))) = (self.is_staged(), &mapped) {
             return Ok(true);
         }

@@ -50,7 +50,6 @@ use crate::crowd::steps::OR_NEXT;
 use crate::crowd::steps::SLOTS;
 use crate::crowd::steps::Step;
 use crate::crowd::steps::THREADS;
-use crate::crowd::world::PATIENCE;
 use crate::crowd::world::SLOT_FD;
 use crate::crowd::world::SOCKET_FDS;
 use crate::crowd::world::World;
@@ -663,7 +662,7 @@ impl<'a> Actor<'a> {
 
 /// Makes the calls of a forked process. What is wrong is said on the board.
 pub fn child(world: &World, actor: usize, seed: u64, calls: usize) {
-    signals::tick(PATIENCE);
+    signals::tick(world.setting.patience());
     let mut child = Actor::new(world, None);
     let mut planner = Planner::new(seed);
     for index in 0..calls {

@@ -315,9 +315,8 @@ fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
             connected(state, here)
         }
         Step::Mark { flags, .. } => match flags {
-            // A transfer by staging fails if its process is killed before all is in slots.
-            1 | 2 if is_staged => connected(state, Allowed::or(&[EINTR, EIO])),
-            1 | 2 => connected(state, Allowed::or(&[EINTR])),
+            // A transfer by CPU fails if its process is killed in the middle, which the fences of others say, too.
+            1 | 2 => connected(state, Allowed::or(&[EINTR, EIO])),
             _ => Allowed::errors(&[EINVAL]),
         },
         Step::Signal {

@@ -4,7 +4,6 @@
 //! should not wait any more.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -19,13 +18,9 @@ use crate::crowd::signals;
 use crate::crowd::steps::SLOTS;
 use crate::crowd::steps::Step;
 use crate::crowd::steps::THREADS;
-use crate::crowd::world::PATIENCE;
 use crate::crowd::world::World;
 use crate::crowd::world::slot_fd;
 use crate::kernel;
-
-/// How often the watch looks at threads.
-const LOOK: Duration = Duration::from_millis(3);
 
 /// What the watch knows of a thread.
 #[derive(Clone, Copy)]
@@ -58,7 +53,7 @@ pub fn process(world: &World, number: usize, plan: &[Step]) -> Result<()> {
         };
         let mut seen = [start; THREADS];
         while running.iter().any(|(_, thread)| !thread.is_finished()) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(world.setting.patience() / 2);
             for (actor, running) in &running {
                 let is_there = !running.is_finished();
                 let thread = &world.board.threads[*actor];
@@ -110,7 +105,7 @@ fn watch(world: &World, thread: &Thread, seen: &mut Seen, plan: &[Step]) -> bool
         return false;
     }
     let time = seen.since.elapsed();
-    if time < PATIENCE {
+    if time < world.setting.patience() {
         return false;
     }
     let is_ready = is_ready(world, thread);

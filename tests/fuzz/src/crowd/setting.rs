@@ -58,6 +58,11 @@ impl Setting {
         number + u32::from(self.beside) * u32::from(PORTS_OF_CROWD)
     }
 
+    /// After this time a signal interrupts a call that waits: most wait for what nobody does.
+    pub fn patience(&self) -> Duration {
+        Duration::from_micros(400) * self.slow
+    }
+
     /// After this time a step that does not end is taken for stuck.
     pub fn stuck(&self) -> Duration {
         Duration::from_secs(30) * self.slow

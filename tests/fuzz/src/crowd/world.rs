@@ -8,7 +8,6 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::FromRawFd as _;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -20,9 +19,6 @@ use crate::memory::Arena;
 pub const BOARD_FD: RawFd = 90;
 pub const SOCKET_FDS: [RawFd; 2] = [91, 92];
 pub const SLOT_FD: RawFd = 100;
-
-/// How long a call may wait before a signal interrupts it.
-pub const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What the threads of a process share.
 pub struct World {
