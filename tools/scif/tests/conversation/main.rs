@@ -5,6 +5,7 @@
 
 mod fixture;
 mod hostile;
+mod liar;
 
 use crate::fixture::Fixture;
 use crate::fixture::content;
