@@ -29,7 +29,7 @@
 use super::control_block::Lane;
 
 /// Version of this protocol; both sides must have the same.
-pub(crate) const VERSION: u8 = 15;
+pub(crate) const VERSION: u8 = 16;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64;

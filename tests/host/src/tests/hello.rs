@@ -61,7 +61,7 @@ fn a_hello_to_the_byte() {
     assert_eq!(
         words[..WORDS - 1],
         [
-            0x5c1f_000f,
+            0x5c1f_0010,
             0x1111_1111,
             0x2222_2222,
             0x0c00_3333,
