@@ -107,7 +107,7 @@ static void print(void)
 		       count ? step->times[count * 99 / 100] : 0);
 		printf("\"worst_us\": %u, \"worst_at_s\": %.2f}", step->worst, step->worst_at);
 	}
-	printf("}\n");
+	printf(", \"all\": {\"seconds\": %.2f}}\n", now() - start);
 }
 
 static void check(bool good, const char *what)

@@ -16,6 +16,7 @@ use lab::RaidWrites;
 use lab::Windows;
 use lab::wait_until;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::need::Need;
 use crate::scif;
@@ -134,15 +135,18 @@ fn attack_among(lab: &Lab, windows: &str) -> Result<()> {
     only_rings(lab, "before")?;
     let (server, client) = start_windows(lab, windows)?;
     let (mut loot, mut raids) = (Loot::default(), 0);
-    while client.is_running() {
-        let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
-        loot = loot.plus(found);
-        raids += 1;
-        ensure!(
-            found.secret == 0,
-            "raid {raids} has found a secret: {found:?}"
-        );
-    }
+    bystander::beside(lab, VICTIM, || {
+        while client.is_running() {
+            let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
+            loot = loot.plus(found);
+            raids += 1;
+            ensure!(
+                found.secret == 0,
+                "raid {raids} has found a secret: {found:?}"
+            );
+        }
+        Ok(())
+    })?;
     scif::check_tap(client.wait()?)?;
     // It would have seen what there was to see, and been refused what is for reading only.
     ensure!(
@@ -160,9 +164,12 @@ fn attack_among(lab: &Lab, windows: &str) -> Result<()> {
 fn vandalism(lab: &Lab) -> Result<()> {
     let (server, client) = start_windows(lab, windows(lab))?;
     let mut loot = Loot::default();
-    while client.is_running() {
-        loot = loot.plus(lab.raid(ATTACKER, VICTIM, RaidWrites::Everything)?);
-    }
+    bystander::beside(lab, VICTIM, || {
+        while client.is_running() {
+            loot = loot.plus(lab.raid(ATTACKER, VICTIM, RaidWrites::Everything)?);
+        }
+        Ok(())
+    })?;
     server.signal(15);
     server.wait()?;
     // It has lost its peer, and nothing else.
@@ -182,7 +189,9 @@ fn full(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, ATTACKER, "scif_full", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
     let arguments = ["client", &attacker, PORT];
-    scif::run_tap(lab, VICTIM, "scif_full", &arguments, 120)?;
+    bystander::beside(lab, VICTIM, || {
+        scif::run_tap(lab, VICTIM, "scif_full", &arguments, 120)
+    })?;
     server.signal(15);
     server.wait()?;
     let log = lab.dmesg(VICTIM)?;

@@ -10,6 +10,7 @@ use lab::Lab;
 use lab::RaidWrites;
 use lab::Windows;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;
@@ -209,14 +210,17 @@ fn attack(lab: &Lab) -> Result<()> {
     let rounds = ["client", &attacker, PORT, "300"];
     let client = scif::start_program(lab, VICTIM, "scif_hidden", &rounds, 400)?;
     let mut raids = 0;
-    while client.is_running() {
-        let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
-        raids += 1;
-        ensure!(
-            found.read * 4096 == 2 << 20 && found.secret == 0 && found.public == 0,
-            "raid {raids}: {found:?}"
-        );
-    }
+    bystander::beside(lab, VICTIM, || {
+        while client.is_running() {
+            let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
+            raids += 1;
+            ensure!(
+                found.read * 4096 == 2 << 20 && found.secret == 0 && found.public == 0,
+                "raid {raids}: {found:?}"
+            );
+        }
+        Ok(())
+    })?;
     scif::check_tap(client.wait()?)?;
     ensure!(raids > 3, "there was no time for more than {raids} raids");
     server.signal(15);

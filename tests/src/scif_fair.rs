@@ -2,6 +2,9 @@
 //! Nobody waits because of what another user has: ports, connections, windows and listeners, however many
 //! (tests/programs/scif_fair.c); nor for who opens another device.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
@@ -9,6 +12,7 @@ use lab::Lab;
 use lab::wait_until;
 use serde_json::Value;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif::Server;
@@ -57,6 +61,10 @@ fn beside_idle_connections(lab: &Lab) -> Result<()> {
     let idle = scif::start_program(lab, 0, "scif_fair", &["idle", "1", "2350", IDLE], 240)?;
     idle.wait_for("ready", lab.hang_limit(120))?;
     let beside = round_trip(lab)?;
+    bystander::beside(lab, 0, || {
+        thread::sleep(Duration::from_secs(2));
+        Ok(())
+    })?;
     println!("      {alone} us alone, {beside} us beside {IDLE} connections");
     idle.kill();
     server.kill();
@@ -69,19 +77,21 @@ fn beside_idle_connections(lab: &Lab) -> Result<()> {
 
 /// Who takes all that he gets leaves something to others.
 fn shares(lab: &Lab) -> Result<()> {
-    lab.shell(0, "chmod 666 /dev/scif")?;
     let file = "/sys/module/scif/parameters/user_share";
     let usual = lab.node(0).read(file)?;
     lab.node(0).write(file, PERCENT)?;
-    let result = scif::run_tap(lab, 0, "scif_fair", &["shares", PERCENT], 240);
+    let result = bystander::beside(lab, 0, || {
+        scif::run_tap(lab, 0, "scif_fair", &["shares", PERCENT], 240)
+    });
     lab.node(0).write(file, usual.trim())?;
-    lab.shell(0, "chmod 600 /dev/scif")?;
     result.map(|_| ())
 }
 
 /// A request that is given up is looked for where it was made.
 fn listeners(lab: &Lab) -> Result<()> {
-    scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)?;
+    bystander::beside(lab, 0, || {
+        scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)
+    })?;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use lab::Flavour;
 use lab::Lab;
 use lab::Process;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_arena::ARENA_PAIR;
@@ -154,12 +155,15 @@ fn crowds(lab: &Lab, node: usize, peer: usize, is_staged: bool) -> Result<Proces
 /// What crowds have to do well now and then, or they see little.
 const CROWDS_SUCCEED: &[&str] = &["accept", "connect", "receive", "register", "send"];
 
-/// Waits for the end of crowds.
+/// Waits for the end of crowds, and of a bystander of those on node 0.
 fn ended(lab: &Lab, all: Vec<Process>) -> Result<()> {
     let mut texts = Vec::new();
-    for crowds in all {
-        texts.push(crowds.wait()?.success()?.stdout());
-    }
+    bystander::beside(lab, 0, || {
+        for crowds in all {
+            texts.push(crowds.wait()?.success()?.stdout());
+        }
+        Ok(())
+    })?;
     for word in CROWDS_SUCCEED {
         let counts = texts.iter().map(|text| succeeded(text, word));
         let sum = counts.sum::<Result<u64>>()?;

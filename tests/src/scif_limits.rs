@@ -8,6 +8,7 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::need::Need;
@@ -35,12 +36,14 @@ fn interrupted(lab: &Lab) -> Result<()> {
     let asker = lab.command(0, [&program, "ask", "1", "2400"])?;
     let asker = asker.stdin_piped().spawn()?;
     asker.wait_for("connected", lab.hang_limit(20))?;
-    lab.pause(1)?;
-    let asked = asker
-        .write(b"\n")
-        .and_then(|()| asker.wait_for("done", lab.hang_limit(60)));
-    lab.resume(1)?;
-    asked?;
+    bystander::beside(lab, 0, || {
+        lab.pause(1)?;
+        let asked = asker
+            .write(b"\n")
+            .and_then(|()| asker.wait_for("done", lab.hang_limit(60)));
+        lab.resume(1)?;
+        asked
+    })?;
     asker.write(b"\n")?;
     asker.wait()?.success()?;
     drop(peer);
@@ -65,9 +68,10 @@ fn with_module_and_rings(lab: &Lab, size: &str, test: impl Fn() -> Result<()>) -
 /// The limit is the user's, whoever has the descriptors.
 fn memlock(lab: &Lab) -> Result<()> {
     with_module(lab, || {
-        // Goes with the module.
-        lab.shell(0, "chmod 666 /dev/scif")?;
-        scif::run_tap(lab, 0, "scif_memlock", &[], 120)?;
+        // A device that everybody may use, as they may here.
+        bystander::beside(lab, 0, || {
+            scif::run_tap(lab, 0, "scif_memlock", &[], 120)
+        })?;
         Ok(())
     })
 }

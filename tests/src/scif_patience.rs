@@ -6,6 +6,7 @@ use anyhow::Result;
 use lab::Lab;
 use lab::wait_until;
 
+use crate::bystander;
 use crate::harness::Test;
 use crate::promise;
 use crate::scif;
@@ -27,7 +28,9 @@ fn limit(lab: &Lab) -> Result<String> {
 fn greedy(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_patience", &["server", PORT], 600)?;
     let arguments = ["greedy", "1", PORT, &limit(lab)?];
-    scif::run_tap(lab, 0, "scif_patience", &arguments, 240)?;
+    bystander::beside(lab, 0, || {
+        scif::run_tap(lab, 0, "scif_patience", &arguments, 240)
+    })?;
     server.signal(15);
     server.wait()?;
     Ok(())
@@ -36,6 +39,13 @@ fn greedy(lab: &Lab) -> Result<()> {
 /// A process with much under way at a peer that stands still ends.
 fn silent(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_patience", &["server", PORT], 600)?;
+    bystander::beside(lab, 0, || exit_from_a_silent_one(lab))?;
+    server.signal(15);
+    server.wait()?;
+    Ok(())
+}
+
+fn exit_from_a_silent_one(lab: &Lab) -> Result<()> {
     let folder = "/tmp/patience";
     lab.shell(0, &format!("rm -rf {folder}; mkdir {folder}"))?;
     let arguments = ["silent", "1", PORT, &limit(lab)?, folder];
@@ -48,10 +58,7 @@ fn silent(lab: &Lab) -> Result<()> {
     let told = lab.shell(0, &format!("touch {folder}/silent"));
     let ended = told.and_then(|_| client.wait());
     lab.resume(1)?;
-    scif::check_tap(ended?)?;
-    server.signal(15);
-    server.wait()?;
-    Ok(())
+    scif::check_tap(ended?)
 }
 
 /// The tests of this file.
