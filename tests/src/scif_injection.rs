@@ -3,16 +3,29 @@
 //! the call says so and leaves nothing behind (tests/programs/scif_inject.c): those of the caller, those of
 //! the kernel's threads on its node, and those of its peer's. Only what is called by the module's code fails:
 //! the kernel looks for that in the stack.
+//!
+//! And each call fails once that the module makes of the drivers of its bridge and engine, and of the kernel
+//! to map memory and to be told of things (tests/modules/scif_failing.c).
 
+use std::fs;
+
+use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
+use lab::Flavour;
 use lab::Lab;
+use lab::kernel_log;
+use lab::wait_until;
 
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::need::Need;
+use crate::need::PAIR;
 use crate::scif;
+use crate::scif::Server;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
+use crate::scif_kernel;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// Where the server listens.
@@ -68,6 +81,318 @@ fn inject(lab: &Lab, who: &str, peer: usize) -> Result<()> {
     Ok(())
 }
 
+/// Functions that the module calls when it is loaded and a session begins, and what they return when they fail.
+const BEGINNING: &[(&str, &str)] = &[
+    // Of the bridge.
+    ("__ntb_register_client", "-12"),
+    ("ntb_set_ctx", "-22"),
+    ("ntb_default_port_number", "-22"),
+    ("ntb_default_peer_port_count", "-22"),
+    ("ntb_default_peer_port_number", "-22"),
+    ("intel_ntb4_link_enable", "-5"),
+    ("intel_ntb_link_is_up", "0"),
+    ("intel_ntb_mw_count", "-22"),
+    ("intel_ntb4_mw_get_align", "-22"),
+    ("intel_ntb4_mw_set_trans", "-5"),
+    ("intel_ntb_peer_mw_get_addr", "-22"),
+    ("intel_ntb_spad_count", "-22"),
+    ("intel_ntb_spad_read", "-1"),
+    ("intel_ntb_peer_spad_write", "-5"),
+    ("intel_ntb_db_valid_mask", "0"),
+    ("intel_ntb3_db_clear", "-5"),
+    ("intel_ntb_db_set_mask", "-5"),
+    ("intel_ntb_db_clear_mask", "-5"),
+    ("intel_ntb3_peer_db_set", "-5"),
+    // Of the engine, and mappings.
+    ("__dma_request_channel", "0"),
+    ("dma_map_phys", "-1"),
+    ("dma_iova_try_alloc", "0"),
+    ("dma_iova_link", "-12"),
+    ("dma_iova_sync", "-12"),
+    ("ioremap_wc", "0"),
+    // What the module is told of, and is found by.
+    ("alloc_workqueue_noprof", "0"),
+    ("shrinker_alloc", "0"),
+    ("bus_register", "-12"),
+    ("bus_register_notifier", "-12"),
+    ("device_add", "-12"),
+    ("misc_register", "-16"),
+    ("register_module_notifier", "-12"),
+    ("register_pm_notifier", "-12"),
+    ("register_reboot_notifier", "-12"),
+    ("debugfs_create_file_full", "-12"),
+];
+
+/// The same for those that it calls while data moves.
+const MOVING: &[(&str, &str)] = &[
+    ("intel_ntb_link_is_up", "0"),
+    ("intel_ntb_spad_read", "-1"),
+    ("intel_ntb_db_vector_mask", "0"),
+    ("intel_ntb3_db_read", "0"),
+    ("intel_ntb3_db_clear", "-5"),
+    ("intel_ntb3_peer_db_set", "-5"),
+    // That of plx_dma holds a lock from here to its submit, which so can't fail.
+    ("plx_dma_prep_memcpy", "0"),
+    ("dma_map_phys", "-1"),
+    ("dma_iova_link", "-12"),
+    ("dma_iova_sync", "-12"),
+    ("ioremap_wc", "0"),
+    ("pin_user_pages_fast", "-14"),
+    ("mmu_interval_notifier_insert", "-12"),
+];
+
+/// How many calls of each of them fail, one in a run. Later ones are like earlier ones.
+const MOST_CALLS: u32 = 4;
+
+/// The bridge of node 0.
+const BRIDGE: &str = "0000:00:05.0";
+
+/// A call that fails.
+#[derive(Clone, Copy)]
+struct Failing {
+    symbol: &'static str,
+    value: &'static str,
+    /// Which one of the calls.
+    nth: u32,
+}
+
+impl Failing {
+    /// Has it fail from now on.
+    fn begin(self, lab: &Lab) -> Result<()> {
+        let Failing { symbol, value, nth } = self;
+        let parameters = format!("symbol={symbol} nth={nth} value={value}");
+        scif_kernel::load(lab, 0, "tests", "scif_failing", &parameters)
+    }
+
+    /// Whether it has failed.
+    fn has_failed(self, lab: &Lab) -> Result<bool> {
+        let calls = lab.shell(0, "cat /sys/module/scif_failing/parameters/calls")?;
+        let calls: u32 = calls.trim().parse().context("the number of calls")?;
+        Ok(calls >= self.nth)
+    }
+
+    /// Has nothing fail any more. Returns whether it has.
+    fn end(self, lab: &Lab) -> Result<bool> {
+        let has_failed = self.has_failed(lab)?;
+        lab.rmmod(0, "scif_failing")?;
+        Ok(has_failed)
+    }
+}
+
+/// Whether both nodes of a pair see each other.
+fn are_online(lab: &Lab) -> Result<bool> {
+    let sees = |node, peer| -> Result<bool> {
+        Ok(scif::seen(lab, node, peer)?.is_some_and(|seen| seen.state == "online"))
+    };
+    Ok(sees(0, 1)? && sees(1, 0)?)
+}
+
+/// The warnings and errors that node 0 has said of the module since the test began.
+fn warnings(lab: &Lab) -> Result<Vec<String>> {
+    let log = lab.dmesg(0)?;
+    let lines = kernel_log::since_mark(&log).lines();
+    let warnings = lines.filter(|line| line.contains("scif") && !line.starts_with("<6>"));
+    Ok(warnings.map(str::to_owned).collect())
+}
+
+/// Has the nodes see each other again. Returns what that took.
+fn recover(scene: &Scene) -> Result<&'static str> {
+    let lab = scene.lab;
+    // A session that could not begin is tried again after a second, then after two.
+    let soon = lab.hang_limit(1);
+    let online = || wait_until("a session", soon, || Ok(are_online(lab)?.then_some(())));
+    let mut took = "nothing";
+    if online().is_err() {
+        took = "the next link";
+        lab.set_link(0, 1, false)?;
+        lab.set_link(0, 1, true)?;
+    }
+    if online().is_err() {
+        took = "the driver bound anew";
+        let driver = "/sys/bus/pci/drivers/ntb_hw_intel";
+        for what in ["unbind", "bind"] {
+            lab.shell(0, &format!("echo {BRIDGE} >{driver}/{what}"))?;
+        }
+    }
+    online()?;
+    Ok(took)
+}
+
+/// Has the module begin while a call fails. Returns what it took then, if one has failed.
+fn begin_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
+    let lab = scene.lab;
+    failing.begin(lab)?;
+    let loaded = scif::load(lab, 0, Loaded::LongHeartbeat);
+    if loaded.is_ok() {
+        wait_until(
+            "a session, or a call that fails",
+            lab.hang_limit(20),
+            || Ok((failing.has_failed(lab)? || are_online(lab)?).then_some(())),
+        )?;
+    }
+    let has_failed = failing.end(lab)?;
+    let took = match loaded {
+        Ok(()) => {
+            let took = recover(scene)?;
+            if has_failed {
+                scene.copy()?;
+            }
+            scif::check_idle(lab, 0)?;
+            lab.rmmod(0, "scif")?;
+            took
+        }
+        Err(_) if has_failed => {
+            lab.shell(
+                0,
+                "! [ -e /sys/module/scif ] && ! [ -e /dev/scif ] && ! [ -e /sys/bus/scif_peer ]",
+            )
+            .context("it was not loaded, and is there")?;
+            "loading it anew"
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(has_failed.then_some(took))
+}
+
+/// Has data move while a call fails. Returns what it took then, if one has failed.
+fn move_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
+    let lab = scene.lab;
+    failing.begin(lab)?;
+    let copied = scene.copy();
+    let has_failed = failing.end(lab)?;
+    if !has_failed {
+        copied?;
+    }
+    let took = recover(scene)?;
+    scene.copy()?;
+    scif::check_idle(lab, 0)?;
+    Ok(has_failed.then_some(took))
+}
+
+/// Does some work with the first call of each function failing, then the second, until it makes fewer. Whatever has
+/// failed has been said, unless the module needed nobody to go on. Returns what went wrong.
+fn fail_each(
+    lab: &Lab,
+    functions: &'static [(&str, &str)],
+    work: impl Fn(Failing) -> Result<Option<&'static str>>,
+    tidy: impl Fn() -> Result<()>,
+) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for &(symbol, value) in functions {
+        let mut failed = 0;
+        for nth in 1..=MOST_CALLS {
+            let before = warnings(lab)?.len();
+            let result = work(Failing { symbol, value, nth });
+            let said = warnings(lab)?.split_off(before);
+            println!("      {symbol} {nth}: {result:?}");
+            for line in &said {
+                println!("          {line}");
+            }
+            match result {
+                Ok(None) => break,
+                Ok(Some(took)) => {
+                    failed = nth;
+                    if took.starts_with("the ") && said.is_empty() {
+                        wrong.push(format!("call {nth} of {symbol} fails, and nobody says so"));
+                    }
+                }
+                Err(error) => {
+                    wrong.push(format!(
+                        "call {nth} of {symbol} fails: {error:#}\n{}",
+                        said.join("\n")
+                    ));
+                    tidy()?;
+                    break;
+                }
+            }
+        }
+        println!("      {symbol}: {failed} calls have failed");
+    }
+    Ok(wrong)
+}
+
+/// Unloads what node 0 may have loaded when something has gone wrong.
+fn unload(lab: &Lab) -> Result<()> {
+    for module in ["scif_failing", "scif"] {
+        let unload = format!("! [ -e /sys/module/{module} ] || rmmod {module}");
+        lab.shell(0, &unload)?;
+    }
+    Ok(())
+}
+
+/// A pair of which node 1 has the module and a server, to which data goes.
+struct Scene<'a> {
+    lab: &'a Lab,
+    server: Server<'a>,
+    sum: String,
+}
+
+impl<'a> Scene<'a> {
+    fn new(lab: &'a Lab) -> Result<Self> {
+        let sum = scif::make_file(lab, "injection", 1 << 20)?;
+        scif::load(lab, 1, Loaded::LongHeartbeat)?;
+        let server = Server::start(lab, 1)?;
+        Ok(Self { lab, server, sum })
+    }
+
+    /// Copies a file from node 0.
+    fn copy(&self) -> Result<()> {
+        let there = self.server.folder.join("copy");
+        let _ = fs::remove_file(&there);
+        let argv = [&*scif::tool()?, "cp", "-q", "/exchange/injection", "1:copy"];
+        let copied = self.lab.command(0, argv)?.timeout(self.lab.hang_limit(6));
+        copied.run()?.success()?;
+        ensure!(scif::hash_of(&there)? == self.sum, "the copy differs");
+        Ok(())
+    }
+
+    /// Loads the module on node 0, and waits for the session.
+    fn load(&self) -> Result<()> {
+        scif::load(self.lab, 0, Loaded::LongHeartbeat)?;
+        scif::online(self.lab, 0, 1)?;
+        scif::online(self.lab, 1, 0).map(drop)
+    }
+
+    /// Ends it: nothing is left, and nothing has gone wrong.
+    fn end(self, wrong: &[String]) -> Result<()> {
+        let Self { lab, server, .. } = self;
+        server.stop()?;
+        scif::check_idle(lab, 1)?;
+        unload(lab)?;
+        lab.rmmod(1, "scif")?;
+        if lab.kernel().flavour() == Flavour::Debug {
+            for node in 0..2 {
+                let report = lab.kmemleak(node)?;
+                ensure!(report.is_empty(), "node {node} has leaked:\n{report}");
+            }
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        Ok(())
+    }
+}
+
+/// Whatever a function refuses once when the module is loaded, it is loaded, the session begins, and data moves, now or
+/// later.
+fn beginning(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    let begin = |failing| begin_with(&scene, failing);
+    let wrong = fail_each(lab, BEGINNING, begin, || unload(lab))?;
+    scene.end(&wrong)
+}
+
+/// Whatever a function refuses once while data moves, the session goes on or begins anew, and data moves.
+fn moving(lab: &Lab) -> Result<()> {
+    let scene = Scene::new(lab)?;
+    scene.load()?;
+    let go_on = |failing| move_with(&scene, failing);
+    let begin_anew = || {
+        unload(lab)?;
+        scene.load()
+    };
+    let wrong = fail_each(lab, MOVING, go_on, begin_anew)?;
+    scene.end(&wrong)
+}
+
 fn loopback(lab: &Lab) -> Result<()> {
     inject(lab, "caller", 0)
 }
@@ -92,6 +417,21 @@ const fn test(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Te
         .expects(&["for lack of memory"])
 }
 
+const fn failing(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
+    Test::new(name, need, run)
+        .seconds(900)
+        .leaves_disorder()
+        // Said of each.
+        .expects(&["scif: ", "scif 0000:"])
+        .by_name()
+}
+
+/// The arena's pair without the module.
+const ARENA: Need = Need {
+    scif: Loaded::No,
+    ..ARENA_PAIR
+};
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     test("scif_injection::loopback", SCIF_PAIR, loopback).by_name(),
@@ -100,4 +440,8 @@ pub const TESTS: &[Test] = &[
     test("scif_injection::peers", SCIF_PAIR, peers).by_name(),
     test("scif_injection::caller_arena", ARENA_PAIR, caller).by_name(),
     test("scif_injection::caller_bounce", scif_bounce::USUAL, caller).by_name(),
+    failing("scif_injection::beginning", PAIR, beginning),
+    failing("scif_injection::moving", PAIR, moving),
+    failing("scif_injection::beginning_arena", ARENA, beginning),
+    failing("scif_injection::moving_arena", ARENA, moving),
 ];

@@ -436,6 +436,7 @@ impl Session for Peer {
         if self.doorbells.look_again() & doorbell::bit(doorbell::CONTROL) != 0 {
             Arc::from(self).schedule_control();
         }
+        self.path.ring_again();
         let beat = self.liveness.beat();
         // A write can only fail for an address that the handshake has checked.
         let _ = self.control.beat(self.path(), beat);

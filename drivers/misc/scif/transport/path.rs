@@ -69,6 +69,9 @@ pub(crate) trait Path: Send + Sync {
     /// before is visible to the peer before.
     fn ring(&self, doorbell: u32);
 
+    /// Rings all doorbells of the peer if one could not be rung.
+    fn ring_again(&self) {}
+
     /// Whether something may be said in the log that the peer has caused: only so much is, over all of its sessions.
     fn may_log(&self) -> bool;
 

@@ -246,7 +246,8 @@ impl Tick for NtbLink {
         };
         drop(current);
         let is_time = this.ticks.load(Relaxed) % ENGINE_TICKS == 0;
-        if over || this.unsettled.load(Relaxed) || is_time && this.context.engines.are_missing() {
+        let is_waited_for = over || this.unsettled.load(Relaxed) || this.masked.load(Relaxed);
+        if is_waited_for || is_time && this.context.engines.are_missing() {
             Self::schedule(this);
         }
     }

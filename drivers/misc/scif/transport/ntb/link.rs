@@ -305,7 +305,10 @@ impl NtbLink {
             return;
         }
         if let Some(device) = &*self.device.lock() {
-            let _ = device.db_clear_mask(self.register.own_bits());
+            if device.db_clear_mask(self.register.own_bits()).is_err() {
+                // The next tick tries again.
+                self.masked.store(true, Relaxed);
+            }
         }
     }
 

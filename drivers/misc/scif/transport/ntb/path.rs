@@ -12,6 +12,10 @@ use kernel::{
     new_spinlock_irq,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -106,6 +110,8 @@ pub(super) struct NtbPath {
     /// What the processor has stored beside messages.
     stores: Arc<Stores>,
     mode: Mode,
+    /// The device did not ring a doorbell of the peer, for which somebody may wait.
+    is_to_ring: Atomic<bool>,
     /// What becomes of all memory that the peer was told of.
     pub(super) fate: Option<Arc<Fate>>,
     /// What is had of the device; none once the session is over.
@@ -174,6 +180,7 @@ impl NtbPath {
                 control,
                 stores,
                 mode,
+                is_to_ring: Atomic::new(false),
                 fate: fate.cloned(),
                 held <- new_spinlock_irq!(Some(held), "NtbPath::held"),
             }),
@@ -271,11 +278,30 @@ impl Path for NtbPath {
             return;
         }
         // With the lock, so that the device stays.
-        if let Some(held) = self.held.lock().as_ref().filter(|_| !self.was_down()) {
-            // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
-            // keeps it behind what this processor has stored: the answer to a load does.
-            self.read_back();
-            let _ = held.device.peer_db_set(bits);
+        let held = self.held.lock();
+        let Some(Held { device, .. }) = held.as_ref().filter(|_| !self.was_down()) else {
+            return;
+        };
+        // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
+        // keeps it behind what this processor has stored: the answer to a load does.
+        self.read_back();
+        let rung = device.peer_db_set(bits);
+        drop(held);
+        if let Err(error) = rung {
+            self.is_to_ring.store(true, Relaxed);
+            if self.may_log() {
+                pr_warn!(
+                    "{}: a doorbell of the peer could not be rung, and is rung again: {:?}\n",
+                    &*self.link.name,
+                    error
+                );
+            }
+        }
+    }
+
+    fn ring_again(&self) {
+        if self.is_to_ring.xchg(false, Relaxed) {
+            doorbell::numbers(self.doorbells()).for_each(|number| self.ring(number));
         }
     }
 
