@@ -231,7 +231,7 @@ pub(super) fn shares_of(path: &dyn Path) -> Result<FairShares> {
 fn make(path: &dyn Path, len: usize, payer: Payer<'_>, share: &FairShare) -> Result<SharedMemory> {
     let memory = path.share(len, payer)?;
     let is_counted = path.limits().rings.is_some() || len > COMMON as usize;
-    if is_counted && !share.add(len) {
+    if is_counted && !share.add(memory.len()) {
         return Err(ENOMEM);
     }
     Ok(memory)

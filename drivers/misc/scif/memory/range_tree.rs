@@ -247,7 +247,7 @@ mod tests {
     }
 }
 
-/// The caller pays for a list of so many elements: for [`Few::collect`].
+/// Has the caller pay for a list of so many elements: for [`Few::collect`].
 pub(crate) fn paid_by_caller(_: usize) -> Flags {
     GFP_KERNEL_ACCOUNT
 }
