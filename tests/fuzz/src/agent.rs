@@ -168,7 +168,7 @@ impl Agent {
         argument: &Argument,
     ) -> Result<Answer> {
         let mut request: Request = [0; 2 + kernel::WORDS];
-        request[0] = action as u64 | (slot as u64) << 32;
+        request[0] = action as u64 | ((slot as u64) << 32);
         request[1] = number;
         request[2..].copy_from_slice(argument);
         send_words(&self.fd, &request).context("to the agent")?;
