@@ -2,14 +2,21 @@
 //! Nobody waits for long because of what another process does, or a peer does not
 //! (tests/programs/scif_patience.c): in bounce mode, where most is up to the peer.
 
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
 use anyhow::Result;
+use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
 use crate::harness::Test;
+use crate::need::Need;
 use crate::promise;
 use crate::scif;
 use crate::scif_bounce;
+use crate::scif_star::SCIF_STAR;
 
 const PORT: &str = "2451";
 
@@ -54,8 +61,49 @@ fn silent(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// In bounce mode, too.
+const STAR: Need = Need {
+    windows: scif_bounce::USUAL.windows,
+    ..SCIF_STAR
+};
+
+/// The driver of a bridge goes while the peer behind another one stands still, and much is under way to it.
+fn others_bridge(lab: &Lab) -> Result<()> {
+    let link = scif::online(lab, 0, 2)?.link;
+    let device = link.strip_prefix("ntb:").context("no bridge")?;
+    let driver = lab.shell(0, &format!("readlink -f /sys/bus/pci/devices/{device}/driver"))?;
+    let driver = driver.trim();
+    let server = scif::start_server(lab, 0, "scif_patience", &["server", PORT], 600)?;
+    let reader = scif::start_program(lab, 1, "scif_patience", &["reader", "0", PORT], 600)?;
+    reader.wait_for("reading", lab.hang_limit(60))?;
+    let limit: f64 = limit(lab)?.parse()?;
+    lab.pause(1)?;
+    let start = Instant::now();
+    let unbound = lab.shell(0, &format!("echo {device} >{driver}/unbind"));
+    let took = start.elapsed();
+    let seen = scif::seen(lab, 0, 1);
+    lab.resume(1)?;
+    unbound?;
+    ensure!(
+        seen?.is_some_and(|seen| seen.state == "online"),
+        "the silent peer was lost meanwhile"
+    );
+    ensure!(
+        took < Duration::from_secs_f64(limit / 1000.0),
+        "unbinding took {took:?}"
+    );
+    lab.shell(0, &format!("echo {device} >{driver}/bind"))?;
+    scif::online(lab, 0, 2)?;
+    for process in [reader, server] {
+        process.signal(15);
+        process.wait()?;
+    }
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_patience::greedy", scif_bounce::USUAL, greedy).seconds(120),
     Test::new("scif_patience::silent", scif_bounce::USUAL, silent).seconds(120),
+    Test::new("scif_patience::others_bridge", STAR, others_bridge).seconds(120),
 ];
