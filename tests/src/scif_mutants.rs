@@ -163,7 +163,7 @@ pub fn build(lab: &Lab, name: &str) -> Result<PathBuf> {
 }
 
 /// Puts another module in the place of the one that is loaded.
-fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
+pub fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
     scif::unload_everywhere(lab)?;
     for node in 0..lab.nodes() {
         let parameters = scif::parameters(lab, node, Loaded::LongHeartbeat)?;

@@ -9,13 +9,17 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::kernel_log;
 use lab::wait_until;
 
 use crate::harness::Test;
 use crate::need::Need;
 use crate::promise;
 use crate::scif;
+use crate::scif::Server;
 use crate::scif_bounce;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_mutants;
 use crate::scif_star::SCIF_STAR;
 
 const PORT: &str = "2451";
@@ -101,9 +105,95 @@ fn others_bridge(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// A read of so many MiB, and a peer that waits for some milliseconds now and then (tests/hostile/slow.patch).
+struct Read {
+    megabytes: u32,
+    waits: u32,
+}
+
+impl Read {
+    /// How long a peer may do nothing for it.
+    fn limit(&self) -> Duration {
+        BASE + Duration::from_millis(250 * u64::from(self.megabytes))
+    }
+
+    /// Reads. Returns whether it was read, and how long that took.
+    fn run(&self, lab: &Lab) -> Result<(bool, Duration)> {
+        let waits = self.waits.to_string();
+        lab.node(1)
+            .write("/sys/module/scif/parameters/push_threshold", &waits)?;
+        let size = format!("{}M", self.megabytes);
+        let what = ["bench", "read-bw", "1", "--dma", "--sizes", &size];
+        let how = ["--warm-up", "0", "--iterations", "1", "--depth", "1"];
+        let start = Instant::now();
+        let output = scif::run_tool(lab, 0, &[what, how].concat())?;
+        Ok((output.code() == Some(0), start.elapsed()))
+    }
+}
+
+/// What the log says of a peer that does nothing.
+const GIVEN_UP: &str = "node 1 is lost: it does not do what it was asked for";
+
+/// What a peer has that is asked for nothing.
+const BASE: Duration = Duration::from_secs(3);
+
+/// A peer that needs longer for a read than it may do nothing is not lost, and one that does nothing is.
+fn slow(lab: &Lab, steady: &Read, least: Duration) -> Result<()> {
+    let module = scif_mutants::build(lab, "slow")?;
+    scif_mutants::replace(lab, module)?;
+    let server = Server::start(lab, 1)?;
+    let (is_read, took) = steady.run(lab)?;
+    ensure!(is_read, "a slow peer was given up after {took:?}");
+    ensure!(took >= least, "it was not slow: {took:?}");
+    let idle = Read {
+        waits: 600_000,
+        ..*steady
+    };
+    let (is_read, took) = idle.run(lab)?;
+    let log = lab.dmesg(0)?;
+    ensure!(
+        !is_read && kernel_log::since_mark(&log).contains(GIVEN_UP),
+        "a peer that does nothing was not given up in {took:?}"
+    );
+    ensure!(
+        took >= idle.limit() && took < idle.limit() + lab.hang_limit(5),
+        "a peer that does nothing was given up after {took:?}"
+    );
+    drop(server);
+    scif::unload_everywhere(lab)
+}
+
+/// By its engine, which is under way only at the end: there is time for each byte.
+fn slow_engine(lab: &Lab) -> Result<()> {
+    let steady = Read {
+        megabytes: 16,
+        waits: 5000,
+    };
+    slow(lab, &steady, BASE)
+}
+
+/// Through slots: the time begins anew with each of them.
+fn slow_slots(lab: &Lab) -> Result<()> {
+    let steady = Read {
+        megabytes: 4,
+        waits: 600,
+    };
+    slow(lab, &steady, steady.limit())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_patience::greedy", scif_bounce::USUAL, greedy).seconds(120),
     Test::new("scif_patience::silent", scif_bounce::USUAL, silent).seconds(120),
     Test::new("scif_patience::others_bridge", STAR, others_bridge).seconds(120),
+    Test::new("scif_patience::slow_engine", SCIF_PAIR, slow_engine)
+        .seconds(240)
+        .expects(&[GIVEN_UP])
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_patience::slow_slots", scif_bounce::USUAL, slow_slots)
+        .seconds(240)
+        .expects(&[GIVEN_UP])
+        .leaves_disorder()
+        .by_name(),
 ];
