@@ -6,9 +6,10 @@
  *	scif_patience server PORT			has a window for each client
  *	scif_patience greedy NODE PORT LIMIT		four threads give signals without a pause
  *	scif_patience silent NODE PORT LIMIT FOLDER	exits while the peer stands still
+ *	scif_patience reader NODE PORT			reads as much at once as it can, until it is killed
  *
  * LIMIT is how many milliseconds a call of a bystander, or the end of a process, may take. The
- * last one makes the file "ready" in FOLDER, and waits for "silent". The client prints TAP.
+ * silent one makes the file "ready" in FOLDER, and waits for "silent". Both print TAP.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -227,6 +228,18 @@ static void exit_from_a_silent_one(long limit, const char *folder)
 	test(took >= 0 && took <= limit, "a process exits in time, whatever its peer does");
 }
 
+/* More than a peer takes at once. */
+static void read_without_end(void)
+{
+	int i;
+
+	for (i = 0; i < ENDS; i++)
+		begin(read_all, make_end());
+	printf("# reading\n");
+	fflush(stdout);
+	pause();
+}
+
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
@@ -239,6 +252,8 @@ int main(int argc, char **argv)
 		node = atoi(argv[2]);
 		port = atoi(argv[3]);
 	}
+	if (argc == 4 && !strcmp(role, "reader"))
+		read_without_end();
 	if (argc == 5 && !strcmp(role, "greedy")) {
 		bystander_of_a_greedy_one(atol(argv[4]));
 		return finish_tests();
@@ -249,6 +264,7 @@ int main(int argc, char **argv)
 	}
 	fprintf(stderr, "usage: scif_patience server PORT\n"
 		"       scif_patience greedy NODE PORT LIMIT\n"
-		"       scif_patience silent NODE PORT LIMIT FOLDER\n");
+		"       scif_patience silent NODE PORT LIMIT FOLDER\n"
+		"       scif_patience reader NODE PORT\n");
 	return 2;
 }

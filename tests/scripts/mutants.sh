@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # scripts/mutant: each patch in tests/mutants and tests/hostile applies to the module, and one that does
-# not is told from one that does. What they do is for tests/src/scif_mutants.rs and scif_hostile.rs.
+# not is told from one that does. What they do is for tests in tests/src.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
@@ -12,7 +12,7 @@ mutant() { "$scripts/mutant" --root "$folder/tree" "$@"; }
 
 # A test has to name it, or another one has it beside.
 is_used() { # NAME
-	grep -q "\"$1\"" "$scripts/../tests/src/scif_mutants.rs" "$scripts/../tests/src/scif_hostile.rs" ||
+	grep -q "\"$1\"" "$scripts"/../tests/src/scif_{mutants,hostile,patience}.rs ||
 		grep -q "^Beside: $1\$" "$scripts"/../tests/mutants/*.patch
 }
 

@@ -2,15 +2,26 @@
 //! Nobody waits for long because of what another process does, or a peer does not
 //! (tests/programs/scif_patience.c): in bounce mode, where most is up to the peer.
 
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
 use anyhow::Result;
+use anyhow::ensure;
 use lab::Lab;
+use lab::kernel_log;
 use lab::wait_until;
 
 use crate::bystander;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::promise;
 use crate::scif;
+use crate::scif::Server;
 use crate::scif_bounce;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_mutants;
+use crate::scif_star::SCIF_STAR;
 
 const PORT: &str = "2451";
 
@@ -61,8 +72,135 @@ fn exit_from_a_silent_one(lab: &Lab) -> Result<()> {
     scif::check_tap(ended?)
 }
 
+/// In bounce mode, too.
+const STAR: Need = Need {
+    windows: scif_bounce::USUAL.windows,
+    ..SCIF_STAR
+};
+
+/// The driver of a bridge goes while the peer behind another one stands still, and much is under way to it.
+fn others_bridge(lab: &Lab) -> Result<()> {
+    let link = scif::online(lab, 0, 2)?.link;
+    let device = link.strip_prefix("ntb:").context("no bridge")?;
+    let driver = lab.shell(0, &format!("readlink -f /sys/bus/pci/devices/{device}/driver"))?;
+    let driver = driver.trim();
+    let server = scif::start_server(lab, 0, "scif_patience", &["server", PORT], 600)?;
+    let reader = scif::start_program(lab, 1, "scif_patience", &["reader", "0", PORT], 600)?;
+    reader.wait_for("reading", lab.hang_limit(60))?;
+    let limit: f64 = limit(lab)?.parse()?;
+    lab.pause(1)?;
+    let start = Instant::now();
+    let unbound = lab.shell(0, &format!("echo {device} >{driver}/unbind"));
+    let took = start.elapsed();
+    let seen = scif::seen(lab, 0, 1);
+    lab.resume(1)?;
+    unbound?;
+    ensure!(
+        seen?.is_some_and(|seen| seen.state == "online"),
+        "the silent peer was lost meanwhile"
+    );
+    ensure!(
+        took < Duration::from_secs_f64(limit / 1000.0),
+        "unbinding took {took:?}"
+    );
+    lab.shell(0, &format!("echo {device} >{driver}/bind"))?;
+    scif::online(lab, 0, 2)?;
+    for process in [reader, server] {
+        process.signal(15);
+        process.wait()?;
+    }
+    Ok(())
+}
+
+/// A read of so many MiB, and a peer that waits for some milliseconds now and then (tests/hostile/slow.patch).
+struct Read {
+    megabytes: u32,
+    waits: u32,
+}
+
+impl Read {
+    /// How long a peer may do nothing for it.
+    fn limit(&self) -> Duration {
+        BASE + Duration::from_millis(250 * u64::from(self.megabytes))
+    }
+
+    /// Reads. Returns whether it was read, and how long that took.
+    fn run(&self, lab: &Lab) -> Result<(bool, Duration)> {
+        let waits = self.waits.to_string();
+        lab.node(1)
+            .write("/sys/module/scif/parameters/push_threshold", &waits)?;
+        let size = format!("{}M", self.megabytes);
+        let what = ["bench", "read-bw", "1", "--dma", "--sizes", &size];
+        let how = ["--warm-up", "0", "--iterations", "1", "--depth", "1"];
+        let start = Instant::now();
+        let output = scif::run_tool(lab, 0, &[what, how].concat())?;
+        Ok((output.code() == Some(0), start.elapsed()))
+    }
+}
+
+/// What the log says of a peer that does nothing.
+const GIVEN_UP: &str = "node 1 is lost: it does not do what it was asked for";
+
+/// What a peer has that is asked for nothing.
+const BASE: Duration = Duration::from_secs(3);
+
+/// A peer that needs longer for a read than it may do nothing is not lost, and one that does nothing is.
+fn slow(lab: &Lab, steady: &Read, least: Duration) -> Result<()> {
+    let module = scif_mutants::build(lab, "slow")?;
+    scif_mutants::replace(lab, module)?;
+    let server = Server::start(lab, 1)?;
+    let (is_read, took) = steady.run(lab)?;
+    ensure!(is_read, "a slow peer was given up after {took:?}");
+    ensure!(took >= least, "it was not slow: {took:?}");
+    let idle = Read {
+        waits: 600_000,
+        ..*steady
+    };
+    let (is_read, took) = idle.run(lab)?;
+    let log = lab.dmesg(0)?;
+    ensure!(
+        !is_read && kernel_log::since_mark(&log).contains(GIVEN_UP),
+        "a peer that does nothing was not given up in {took:?}"
+    );
+    ensure!(
+        took >= idle.limit() && took < idle.limit() + lab.hang_limit(5),
+        "a peer that does nothing was given up after {took:?}"
+    );
+    drop(server);
+    scif::unload_everywhere(lab)
+}
+
+/// By its engine, which is under way only at the end: there is time for each byte.
+fn slow_engine(lab: &Lab) -> Result<()> {
+    let steady = Read {
+        megabytes: 16,
+        waits: 5000,
+    };
+    slow(lab, &steady, BASE)
+}
+
+/// Through slots: the time begins anew with each of them.
+fn slow_slots(lab: &Lab) -> Result<()> {
+    let steady = Read {
+        megabytes: 4,
+        waits: 600,
+    };
+    slow(lab, &steady, steady.limit())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_patience::greedy", scif_bounce::USUAL, greedy).seconds(120),
     Test::new("scif_patience::silent", scif_bounce::USUAL, silent).seconds(120),
+    Test::new("scif_patience::others_bridge", STAR, others_bridge).seconds(120),
+    Test::new("scif_patience::slow_engine", SCIF_PAIR, slow_engine)
+        .seconds(240)
+        .expects(&[GIVEN_UP])
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_patience::slow_slots", scif_bounce::USUAL, slow_slots)
+        .seconds(240)
+        .expects(&[GIVEN_UP])
+        .leaves_disorder()
+        .by_name(),
 ];
