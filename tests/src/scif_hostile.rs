@@ -28,8 +28,10 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::promise::Circumstances;
 use crate::scif;
+use crate::scif::Server;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
+use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_mutants;
 use crate::scif_star::SCIF_STAR;
 
@@ -500,6 +502,101 @@ fn attack(lab: &Lab, attack: &Attack, mode: &Mode) -> Result<()> {
     watch.end()
 }
 
+// ----- services ------------------------------------------------------------------------------------
+
+/// The file in which programs that lie count.
+const LIES: &str = "/tmp/hostile-lies";
+
+/// How many lies of each kind programs tell.
+const OF_EACH_SERVICE: u64 = 10;
+
+/// How many KiB of memory `scif serve` has, for all its clients.
+const SERVER_MEMORY: u64 = 128 << 10;
+
+/// What programs that lie have counted.
+fn lies_of_programs(lab: &Lab) -> Result<BTreeMap<String, u64>> {
+    let text = lab.shell(HOSTILE, &format!("{} show {LIES}", scif::program("scif_lies")?))?;
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs
+        .map(|(name, value)| Ok((name.to_owned(), value.parse()?)))
+        .collect()
+}
+
+/// KiB that the server has.
+fn memory_of_server(lab: &Lab) -> Result<u64> {
+    let script = "for status in /proc/[0-9]*/status; do
+            tr '\\0' ' ' <${status%status}cmdline 2>/dev/null | grep -q '^[^ ]*scif serve ' &&
+                sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\) kB/\\1/p' $status
+        done | sort -n | tail -n 1";
+    let text = lab.shell(HONEST, script)?;
+    text.trim().parse().with_context(|| format!("'{text}'"))
+}
+
+/// A user of the honest node uses its service: what it stores is what it gets.
+fn uses_server(lab: &Lab, server: &Server<'_>, hash: &str) -> Result<()> {
+    let path = format!("{HONEST}:own");
+    scif::run_tool(lab, HONEST, &["cp", "-q", "/exchange/hostile", &path])?.success()?;
+    ensure!(scif::hash_of(&server.folder.join("own"))? == hash);
+    Ok(())
+}
+
+/// Programs of the other node speak the protocols above SCIF, and lie: names, those of `scif serve` and of libsisci.
+fn services(lab: &Lab) -> Result<()> {
+    let mut watch = Watch::start(lab)?;
+    let hash = scif::make_file(lab, "hostile", 300_000)?;
+    let server = Server::start_with(lab, HONEST, "--keep-free 0")?;
+    let tool = scif::tool()?;
+    let seed = from_environment("SCIF_HOSTILE_SEED", 34);
+    let lies = format!(
+        "{} run $((said = said + 1 + {seed})) {LIES}",
+        scif::program("scif_lies")?
+    );
+    lab.shell(HOSTILE, &format!("rm -f {LIES}; mkdir -p /tmp/served"))?;
+    let on_hostile = [
+        format!("{lies} {tool} ping {HONEST}"),
+        format!("{lies} {tool} cp -q /exchange/hostile {HONEST}:copy"),
+        format!("{lies} {tool} cp -q {HONEST}:own /tmp/copy"),
+        format!("{lies} {tool} serve --root /tmp/served --keep-free 0"),
+        format!("{lies} {}", sisci_against(HONEST)?),
+        format!("{lies} {}", sisci("agent --time-limit 10")?),
+    ];
+    let on_honest = [
+        format!("{tool} ping {HOSTILE}"),
+        format!("{tool} cp -q /exchange/hostile {HOSTILE}:copy"),
+        format!("{tool} cp -q {HOSTILE}:copy /tmp/copy"),
+        sisci("agent --time-limit 10")?,
+        sisci_against(HOSTILE)?,
+    ];
+    let running = Load::start(lab, &on_honest, &on_hostile)?;
+    let start = Instant::now();
+    let mut counts = BTreeMap::new();
+    let mut memory = 0;
+    loop {
+        watch.look().with_context(|| format!("after {counts:?}"))?;
+        uses_server(lab, &server, &hash).with_context(|| format!("after {counts:?}"))?;
+        memory = memory.max(memory_of_server(lab)?);
+        ensure!(memory <= SERVER_MEMORY, "scif serve has {memory} KiB");
+        counts = lies_of_programs(lab)?;
+        let elapsed = start.elapsed();
+        if elapsed > Duration::from_secs(20) && counts.values().all(|count| *count >= OF_EACH_SERVICE)
+        {
+            break;
+        }
+        ensure!(elapsed < lab.hang_limit(90), "there were few lies: {counts:?}");
+    }
+    println!("      {counts:?}, scif serve had {memory} KiB");
+    running.end(lab)?;
+    watch.end_bystanders()?;
+    let log = server.log();
+    ensure!(!log.contains("panicked"), "{log}");
+    server.stop()?;
+    for text in ["segfault", "traps:", "general protection"] {
+        let log = lab.dmesg(HONEST)?;
+        ensure!(!kernel_log::since_mark(&log).contains(text), "a program of node 0 has died:\n{log}");
+    }
+    watch.end()
+}
+
 /// A third node, where a lab has it for this only.
 const fn star(need: Need) -> Need {
     Need {
@@ -533,6 +630,7 @@ pub const TESTS: &[Test] = &[
     hostile("scif_hostile::bounce", scif_bounce::USUAL, |lab| {
         attack(lab, &Attack::short(), &BOUNCE)
     }),
+    hostile("scif_hostile::services", SCIF_PAIR, services),
     million("scif_hostile::million_flat", SCIF_STAR, |lab| {
         attack(lab, &Attack::long(), &FLAT)
     }),
