@@ -6,7 +6,7 @@
  *	scif_patience server PORT			has a window for each client
  *	scif_patience greedy NODE PORT LIMIT		four threads give signals without a pause
  *	scif_patience silent NODE PORT LIMIT FOLDER	exits while the peer stands still
- *	scif_patience reader NODE PORT			reads as much at once as it can, until it is killed
+ *	scif_patience reader NODE PORT			reads without end, much at once
  *
  * LIMIT is how many milliseconds a call of a bystander, or the end of a process, may take. The
  * silent one makes the file "ready" in FOLDER, and waits for "silent". Both print TAP.

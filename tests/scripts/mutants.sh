@@ -12,7 +12,7 @@ mutant() { "$scripts/mutant" --root "$folder/tree" "$@"; }
 
 # A test has to name it, or another one has it beside.
 is_used() { # NAME
-	grep -q "\"$1\"" "$scripts"/../tests/src/scif_{mutants,hostile,patience}.rs ||
+	grep -q "\"$1\"" "$scripts"/../tests/src/*.rs ||
 		grep -q "^Beside: $1\$" "$scripts"/../tests/mutants/*.patch
 }
 

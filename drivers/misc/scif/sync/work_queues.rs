@@ -87,7 +87,8 @@ impl PeerQueue {
         }
     }
 
-    /// Runs a function once, as an item of its own. ENODEV once the queue has ended. May sleep, does not wait for the peer.
+    /// Runs a function once, as an item of its own. ENODEV once the queue has ended. May sleep, does not wait for the
+    /// peer.
     pub(crate) fn spawn(&self, function: impl FnOnce() + Send + 'static) -> Result {
         self.queue.lock().as_ref().ok_or(ENODEV)?.spawn(function)
     }

@@ -161,6 +161,8 @@ pub(crate) struct Engine {
     /// An interrupt is outstanding that runs the poller's work item; and the ticks since it was armed.
     armed: Atomic<bool>,
     armed_ticks: Atomic<u32>,
+    /// How many armed interrupts in a row have not come.
+    late: Atomic<u32>,
     /// Its interrupts are not relied upon.
     is_polled: Atomic<bool>,
     /// Microseconds until the next poll, where no interrupt is armed.
@@ -251,6 +253,7 @@ impl Engine {
                 uninterrupted: Atomic::new(0),
                 armed: Atomic::new(false),
                 armed_ticks: Atomic::new(0),
+                late: Atomic::new(0),
                 is_polled: Atomic::new(false),
                 pause: Atomic::new(0),
                 arming: CopyCount::new(),

@@ -64,8 +64,9 @@ impl Marks {
 }
 
 impl Transfers {
-    /// Reads between two windows. The peer is asked to make the copy, and if it does not want to, this node does. Returns
-    /// how many transfers [`Marks::drain_own`] does not wait for, while the peer is asked and when the copy is made.
+    /// Reads between two windows. The peer is asked to make the copy, and if it does not want to, this node does.
+    /// Returns how many transfers [`Marks::drain_own`] does not wait for, while the peer is asked and when the copy is
+    /// made.
     pub(crate) fn read_by_peer(&self, local: i64, remote: i64, len: u64) -> Result<[u64; 2]> {
         let range = |offset| Range::new(offset, len).map_err(|_| ENXIO);
         let (ours, theirs) = (range(local)?, range(remote)?);

@@ -18,8 +18,9 @@
 //! until it has. The copy holds the engine, so an engine that is given back ends it.
 //!
 //! An engine may interrupt when it begins a copy, or an interrupt may be lost. So the work item polls, too, if an armed
-//! interrupt has not come for more than a tick. If a poll ends the copy behind it, the interrupts of this engine are
-//! armed no more: the work item polls as long as there are jobs.
+//! interrupt has not come for more than a tick. A poll may be just before the interrupt of an engine that has much to
+//! copy. So only if polls end the copy behind it [`MOST_LATE`] times in a row, the interrupts of this engine are armed no
+//! more: the work item polls as long as there are jobs.
 //!
 //! Invariant: if there is a job in `running`, the interrupt is armed, the work item is queued, or the submitter of the
 //! job polls; the submitter arms the interrupt before it sleeps. Jobs enter `running`, and are marked as ended, under
@@ -71,6 +72,9 @@ pub(super) const INTERRUPT_EVERY: u32 = 128;
 const SHORTEST_PAUSE: u32 = 50;
 const LONGEST_PAUSE: u32 = 3200;
 
+/// After so many interrupts in a row that have not come, an engine is polled.
+const MOST_LATE: u32 = 3;
+
 /// The armed interrupt has come, or could not be armed.
 impl Completion for Engine {
     fn copies(&self) -> &CopyCount {
@@ -82,6 +86,9 @@ impl Completion for Engine {
     }
 
     fn all_ended(self: Arc<Self>) {
+        if !self.is_overdue() {
+            self.late.store(0, Relaxed);
+        }
         self.armed_ticks.store(0, Relaxed);
         self.armed.store(false, Relaxed);
         self.schedule();
@@ -94,7 +101,10 @@ impl WorkItem<1> for Engine {
     fn run(this: Arc<Self>) {
         let (was_overdue, ended) = (this.is_overdue(), this.ended.load(Relaxed));
         this.poll();
-        if was_overdue && !this.is_overdue() && !this.is_polled.xchg(true, Relaxed) {
+        if was_overdue && !this.is_overdue() {
+            this.late.add(1, Relaxed);
+        }
+        if this.late.load(Relaxed) >= MOST_LATE && !this.is_polled.xchg(true, Relaxed) {
             pr_notice!(
                 "DMA engine {} does not tell the end of a copy by an interrupt: it is polled from now on\n",
                 this.name()
