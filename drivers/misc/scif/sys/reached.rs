@@ -33,8 +33,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
-            Full,
-            Relaxed, //
+            Full, //
         },
         barrier, //
     },
@@ -142,7 +141,8 @@ impl IoMapping {
 
     /// The size in bytes; 0 after [`Self::unmap`].
     pub(crate) fn size(&self) -> usize {
-        self.len.load(Relaxed)
+        // SAFETY: It is valid, and stored in one piece. `load` would be a call of C, on the way of each message.
+        unsafe { self.len.as_ptr().read_volatile() }
     }
 
     /// Takes the mapping away before this is dropped: nothing of it is reached any more, as all who do that are inside of
