@@ -175,6 +175,7 @@ impl Transfers {
         Some(())
     }
 
+    #[inline(always)]
     fn traced(&self, request: &Request<'_>, copy: impl FnOnce() -> Result) -> Option<()> {
         self.trace_submit(request, 0, false);
         let copied = copy();
