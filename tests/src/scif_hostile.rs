@@ -350,8 +350,7 @@ fn load_liar(lab: &Lab) -> Result<()> {
     let rate = from_environment("SCIF_HOSTILE_RATE", 1);
     let kinds = from_environment("SCIF_HOSTILE_KINDS", u64::from(u32::MAX));
     let parameters = scif::parameters(lab, HOSTILE, Loaded::LongHeartbeat)?;
-    let parameters =
-        format!("{parameters} liar_seed={seed} liar_rate={rate} liar_kinds={kinds}");
+    let parameters = format!("{parameters} liar_seed={seed} liar_rate={rate} liar_kinds={kinds}");
     lab.insmod(HOSTILE, &module, &parameters)
 }
 
@@ -515,7 +514,10 @@ const SERVER_MEMORY: u64 = 128 << 10;
 
 /// What programs that lie have counted.
 fn lies_of_programs(lab: &Lab) -> Result<BTreeMap<String, u64>> {
-    let text = lab.shell(HOSTILE, &format!("{} show {LIES}", scif::program("scif_lies")?))?;
+    let text = lab.shell(
+        HOSTILE,
+        &format!("{} show {LIES}", scif::program("scif_lies")?),
+    )?;
     let pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs
         .map(|(name, value)| Ok((name.to_owned(), value.parse()?)))
@@ -578,11 +580,15 @@ fn services(lab: &Lab) -> Result<()> {
         ensure!(memory <= SERVER_MEMORY, "scif serve has {memory} KiB");
         counts = lies_of_programs(lab)?;
         let elapsed = start.elapsed();
-        if elapsed > Duration::from_secs(20) && counts.values().all(|count| *count >= OF_EACH_SERVICE)
+        if elapsed > Duration::from_secs(20)
+            && counts.values().all(|count| *count >= OF_EACH_SERVICE)
         {
             break;
         }
-        ensure!(elapsed < lab.hang_limit(90), "there were few lies: {counts:?}");
+        ensure!(
+            elapsed < lab.hang_limit(90),
+            "there were few lies: {counts:?}"
+        );
     }
     println!("      {counts:?}, scif serve had {memory} KiB");
     running.end(lab)?;
@@ -592,7 +598,10 @@ fn services(lab: &Lab) -> Result<()> {
     server.stop()?;
     for text in ["segfault", "traps:", "general protection"] {
         let log = lab.dmesg(HONEST)?;
-        ensure!(!kernel_log::since_mark(&log).contains(text), "a program of node 0 has died:\n{log}");
+        ensure!(
+            !kernel_log::since_mark(&log).contains(text),
+            "a program of node 0 has died:\n{log}"
+        );
     }
     watch.end()
 }
@@ -637,7 +646,9 @@ pub const TESTS: &[Test] = &[
     million("scif_hostile::million_arena", star(ARENA_PAIR), |lab| {
         attack(lab, &Attack::long(), &ARENA)
     }),
-    million("scif_hostile::million_bounce", star(scif_bounce::USUAL), |lab| {
-        attack(lab, &Attack::long(), &BOUNCE)
-    }),
+    million(
+        "scif_hostile::million_bounce",
+        star(scif_bounce::USUAL),
+        |lab| attack(lab, &Attack::long(), &BOUNCE),
+    ),
 ];

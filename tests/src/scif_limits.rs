@@ -69,9 +69,7 @@ fn with_module_and_rings(lab: &Lab, size: &str, test: impl Fn() -> Result<()>) -
 fn memlock(lab: &Lab) -> Result<()> {
     with_module(lab, || {
         // A device that everybody may use, as they may here.
-        bystander::beside(lab, 0, || {
-            scif::run_tap(lab, 0, "scif_memlock", &[], 120)
-        })?;
+        bystander::beside(lab, 0, || scif::run_tap(lab, 0, "scif_memlock", &[], 120))?;
         Ok(())
     })
 }
