@@ -507,7 +507,7 @@ fn attack(lab: &Lab, attack: &Attack, mode: &Mode) -> Result<()> {
 const LIES: &str = "/tmp/hostile-lies";
 
 /// How many lies of each kind programs tell.
-const OF_EACH_SERVICE: u64 = 10;
+const OF_EACH_SERVICE: u64 = 2;
 
 /// How many KiB of memory `scif serve` has, for all its clients.
 const SERVER_MEMORY: u64 = 128 << 10;
