@@ -51,10 +51,7 @@ use crate::{
             Hello,
             Mode, //
         },
-        messages::{
-            Message,
-            NameMessage, //
-        },
+        messages::Message,
     },
     module_parameters,
     sys::shared_memory::{
@@ -368,7 +365,6 @@ fn is_contradiction(body: &Body, lane: Lane) -> bool {
     match envelope.service {
         ServiceId::PEER => true,
         ServiceId::SCIF => ONCE.contains(&body[0]) || Message::from_envelope(&envelope).is_err(),
-        ServiceId::NAMES => NameMessage::from_envelope(&envelope).is_err(),
         _ => false,
     }
 }
