@@ -190,16 +190,19 @@ mod tests {
     #[test]
     fn many_are_collected_a_few_at_a_time() -> Result {
         let (mut next, mut rounds) = (0, 0);
-        let many = Few::collect(|_| GFP_KERNEL, |few| {
-            rounds += 1;
-            let before = next;
-            while next <= 4 * AT_ONCE {
-                few.push(next)?;
-                next += 1;
-                assert!(next - before <= AT_ONCE);
-            }
-            Ok(())
-        })?;
+        let many = Few::collect(
+            |_| GFP_KERNEL,
+            |few| {
+                rounds += 1;
+                let before = next;
+                while next <= 4 * AT_ONCE {
+                    few.push(next)?;
+                    next += 1;
+                    assert!(next - before <= AT_ONCE);
+                }
+                Ok(())
+            },
+        )?;
         assert!(many.iter().copied().eq(0..=4 * AT_ONCE));
         // The first element needs no room.
         assert_eq!(rounds, 5);

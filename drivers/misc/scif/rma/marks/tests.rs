@@ -72,7 +72,9 @@ impl Transfers {
         let (ours, theirs) = (range(local)?, range(remote)?);
         let sides = Sides {
             local: self.windows.cover(ours, PROTECTION_WRITE, |_| GFP_KERNEL)?,
-            remote: self.remote_windows.cover(theirs, PROTECTION_READ, |_| GFP_KERNEL)?,
+            remote: self
+                .remote_windows
+                .cover(theirs, PROTECTION_READ, |_| GFP_KERNEL)?,
         };
         let surroundings = Surroundings::of(&self.channel)?;
         let made = Operation::new(Direction::Read, len, len, false, sides, surroundings);
