@@ -316,7 +316,8 @@ fn useless(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
     narrow_toy(lab)?;
     load_scif(lab)?;
-    let said = "is not used: this host's memory can't be mapped for it (ENOMEM); switch the IOMMU on";
+    let said =
+        "is not used: this host's memory can't be mapped for it (ENOMEM); switch the IOMMU on";
     wait_until(said, lab.hang_limit(10), || {
         Ok(Some(()).filter(|()| lines_with(lab, said).is_ok_and(|count| count == 1)))
     })?;

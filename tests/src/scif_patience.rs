@@ -82,7 +82,10 @@ const STAR: Need = Need {
 fn others_bridge(lab: &Lab) -> Result<()> {
     let link = scif::online(lab, 0, 2)?.link;
     let device = link.strip_prefix("ntb:").context("no bridge")?;
-    let driver = lab.shell(0, &format!("readlink -f /sys/bus/pci/devices/{device}/driver"))?;
+    let driver = lab.shell(
+        0,
+        &format!("readlink -f /sys/bus/pci/devices/{device}/driver"),
+    )?;
     let driver = driver.trim();
     let server = scif::start_server(lab, 0, "scif_patience", &["server", PORT], 600)?;
     let reader = scif::start_program(lab, 1, "scif_patience", &["reader", "0", PORT], 600)?;

@@ -132,7 +132,15 @@ fn round(lab: &Lab, number: u64, seconds: u64, sums: &mut BTreeMap<String, u64>)
         let server = Server::start(lab, 1)?;
         // It fails when the link does, and that is all that it may do.
         let copy = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/soak", "1:soak"])?;
-        let messages = ["bench", "send-bw", "1", "--sizes", "4K", "--iterations", "2000"];
+        let messages = [
+            "bench",
+            "send-bw",
+            "1",
+            "--sizes",
+            "4K",
+            "--iterations",
+            "2000",
+        ];
         let messages = scif::start_tool(lab, 0, &messages)?;
         let what = fault(lab, faults)?;
         faults += 1;
