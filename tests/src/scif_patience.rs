@@ -195,7 +195,9 @@ fn slow_slots(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_patience::greedy", scif_bounce::USUAL, greedy).seconds(120),
     Test::new("scif_patience::silent", scif_bounce::USUAL, silent).seconds(120),
-    Test::new("scif_patience::others_bridge", STAR, others_bridge).seconds(120),
+    Test::new("scif_patience::others_bridge", STAR, others_bridge)
+        .seconds(120)
+        .by_name(),
     Test::new("scif_patience::slow_engine", SCIF_PAIR, slow_engine)
         .seconds(240)
         .expects(&[GIVEN_UP])

@@ -35,13 +35,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long either side waits for the other, which may say nothing any more.
-const TIMEOUT: Duration = Duration::from_millis(20);
+/// How long either side waits for the other, which may say nothing any more. A build for debugging takes longer to copy.
+const TIMEOUT: Duration = match cfg!(debug_assertions) {
+    true => Duration::from_millis(200),
+    false => Duration::from_millis(20),
+};
 
 /// More than one buffer.
 const SIZE: usize = (1 << 20) + 12_345;
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = if cfg!(debug_assertions) { 120 } else { 300 };
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
