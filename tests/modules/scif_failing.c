@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has one call of a function of the kernel by scif.ko fail: it is not made, and returns a value. That is for
- * functions that fail_function does not know, as those of the drivers of bridges and engines.
+ * Has one call of a function of the kernel by scif.ko fail: it is not made, and returns a value. That is
+ * for functions that fail_function does not know, as those of the drivers of bridges and engines.
  *
  *	insmod scif_failing.ko symbol=NAME nth=N [value=-5]
  *
@@ -31,14 +31,21 @@ module_param_named(calls, calls.counter, int, 0444);
 MODULE_PARM_DESC(calls, "How many calls there were");
 
 /* Returns to the caller of the function in whose place it is. */
-void scif_failing_return(void);
 asm(".pushsection .text\n"
-    ".type scif_failing_return, @function\n"
-    "scif_failing_return:\n"
-    ANNOTATE_NOENDBR "\n"
-    ASM_RET
-    ".size scif_failing_return, .-scif_failing_return\n"
-    ".popsection\n");
+	".type scif_failing_return, @function\n"
+	"scif_failing_return:\n"
+	ANNOTATE_NOENDBR "\n"
+	ASM_RET
+	".size scif_failing_return, .-scif_failing_return\n"
+	".popsection\n");
+
+static unsigned long failing_return(void)
+{
+	unsigned long address;
+
+	asm("lea scif_failing_return(%%rip), %0" : "=r"(address));
+	return address;
+}
 
 static int failing_before(struct kprobe *probe, struct pt_regs *regs)
 {
@@ -48,7 +55,7 @@ static int failing_before(struct kprobe *probe, struct pt_regs *regs)
 	if (!strstr(caller, "[scif]") || atomic_inc_return(&calls) != nth)
 		return 0;
 	regs_set_return_value(regs, value);
-	instruction_pointer_set(regs, (unsigned long)scif_failing_return);
+	instruction_pointer_set(regs, failing_return());
 	return 1;
 }
 

@@ -548,7 +548,7 @@ fn who_sees_one_half_sees_the_other(barrier: fn()) {
                     halves[at / 4].store(half, Relaxed);
                     Ok::<_, ()>(())
                 };
-                store_halves(7 << 32 | 5, store, barrier)
+                store_halves((7 << 32) | 5, store, barrier)
             })
         };
         if halves[0].load(Acquire) == 5 {

@@ -74,7 +74,7 @@ impl<'a> Liar<'a> {
         Self {
             honest,
             counts,
-            state: Cell::new((seed << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            state: Cell::new(((seed << 1) | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             // Some say much that is true before.
             rarity: 4 << (seed % 5),
             said: RefCell::default(),
@@ -114,7 +114,7 @@ impl<'a> Liar<'a> {
             1 => u64::MAX,
             2 => number.wrapping_add(1),
             3 => number.wrapping_sub(1),
-            4 => number ^ 1 << self.below(64),
+            4 => number ^ (1 << self.below(64)),
             5 => number << 1,
             6 => number.wrapping_add(self.random() % 65_536),
             _ => self.random() << 16,
