@@ -274,12 +274,12 @@ bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 /*
  * Some drivers report copies that asked for no interrupt only when somebody
  * looks at their state. plx_dma takes its lock there without disabling soft
- * interrupts, in which it takes it, too. Which copy is asked for does not matter,
- * so the cookie may change meanwhile.
+ * interrupts, in which it takes it, too.
  */
 void scif_helper_dma_reap(struct dma_chan *chan)
 {
 	local_bh_disable();
+	/* Which copy is asked for does not matter, so the cookie may change meanwhile. */
 	dma_async_is_tx_complete(chan, data_race(chan->cookie), NULL, NULL);
 	local_bh_enable();
 }
