@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has one call of a function of the kernel by scif.ko fail: it is not made, and returns a value. That is
- * for functions that fail_function does not know, as those of the drivers of bridges and engines.
+ * Has one call of a function of the kernel by scif.ko fail: it is not made, and
+ * returns a value. That is for functions that fail_function does not know, as
+ * those of the drivers of bridges and engines.
  *
  *	insmod scif_failing.ko symbol=NAME nth=N [value=-5]
  *
