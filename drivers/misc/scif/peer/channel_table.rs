@@ -50,13 +50,21 @@ impl<T> ChannelTable<T> {
         self.of_slots.get_mut(self.news.slot(id.0) as usize)
     }
 
+    /// Returns how many channels the emptiest slot has.
+    fn least(&self) -> u16 {
+        self.of_slots.iter().min().map_or(0, |count| *count)
+    }
+
     /// Returns an id for something that is yet to be made, and may then be put in.
     pub(crate) fn next_id(&mut self) -> ChannelId {
-        let least = self.of_slots.iter().min().copied();
+        // Looked for only where a slot is taken, as no slot has fewer than none.
+        let mut least = None;
         loop {
             self.last = self.last.wrapping_add(1);
             let id = ChannelId(self.last);
-            let is_wanted = self.of_slot(id).copied() == least && id != ChannelId::NONE;
+            let count = self.of_slot(id).map_or(0, |count| *count);
+            let is_least = count == 0 || count == *least.get_or_insert_with(|| self.least());
+            let is_wanted = is_least && id != ChannelId::NONE;
             // There are fewer of them than numbers.
             if is_wanted && self.channels.get(&id).is_none() {
                 return id;
