@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Everything a person types; "make help" lists it. What is compiled is compiled
-# in the pinned environment (scripts/environment), but for what is for a machine
-# of one's own and takes its tools: "make modules" with KDIR=, "make lib" and
+# All commands for a user; "make help" lists them. They compile in the pinned
+# environment (scripts/environment). The exceptions build for the user's machine
+# with the tools of that machine: "make modules" with KDIR=, "make lib" and
 # "make tools_install".
 
 KERNEL ?= stock
-# In the place of the shell, which would not pass on a signal; and whoever is left without
-# a make that waits for it, ends.
+# Replaces the shell, which would not pass on a signal. With SCIF_WITH_PARENT a command ends
+# when the make that waits for it has ended.
 environment := exec scripts/environment run
 export SCIF_WITH_PARENT := yes
 
@@ -24,27 +24,29 @@ help:
 	@echo '                             (FILE=... for a file of your own)'
 	@echo '  make test                  the tests for every change; ends with "N passed, N failed"'
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
-	@echo '                             FILTER=...: only the lab tests with that in their name'
-	@echo '  make test-all              all there are, as before a release: some hours'
+	@echo '                             FILTER=...: only the lab tests whose name contains it'
+	@echo '  make test-all              all tests, as before a release; takes some hours'
 	@echo '  make soak HOURS=n          hours of mixed load with faults: build/soak/report.txt'
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
 	@echo '  make arm64                 the module and the library for arm64'
-	@echo '  make conformance-arm64     and the suite on it, over loopback, in an emulated guest'
+	@echo '  make conformance-arm64     the conformance suite for arm64, over loopback, in an emulated guest'
 	@echo '  make bench                 SCIF beside TCP and the bare machine: build/bench/report.html'
 	@echo '                             SHORT=y: in less than three minutes'
 	@echo
-	@echo 'The module for a machine of yours:'
-	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
+	@echo 'The modules for a machine of yours:'
+	@echo '  make modules KDIR=...      build scif.ko, and scif_net.ko, a network device for each peer,'
+	@echo '                             against a prepared kernel tree >= 7.3: build/module/'
 	@echo '  make modules_install KDIR=...'
 	@echo '  make clean KDIR=...'
-	@echo '                             for the kernel of a Debian, whose header package has no rust/:'
-	@echo '  make kernel-rust KDIR=...  make that from the package linux-source (SOURCE=... if it is'
+	@echo '                             for a kernel of Debian, whose header package has no rust/:'
+	@echo '  make kernel-rust KDIR=...  make rust/ from the package linux-source (SOURCE=... if it is'
 	@echo '                             not /usr/src/linux-source-*.tar.xz), in build/kernel/'
-	@echo '  make ntb-modules KDIR=...  the drivers for bridges, which that kernel lacks'
+	@echo '  make ntb-modules KDIR=...  build the drivers for bridges, which that kernel lacks'
 	@echo '  make ntb-modules_install KDIR=...'
 	@echo
-	@echo 'The driver in a kernel tree of yours, Linux >= 7.3:'
-	@echo '  make overlay KSRC=...      put it there: drivers/misc/scif, and two lines'
+	@echo 'The drivers in a kernel tree of yours, Linux >= 7.3:'
+	@echo '  make overlay KSRC=...      add drivers/misc/scif, drivers/net/scif, two headers, and five'
+	@echo '                             lines'
 	@echo
 	@echo 'The library for a machine of yours, with its compiler:'
 	@echo '  make lib                   libscif'
@@ -64,15 +66,15 @@ help:
 	@echo '  make deb                   scif-dkms, scif-tools, libscif0, libscif-ring0, -dev of both: build/deb/*.deb'
 	@echo
 	@echo 'For development, in the pinned environment:'
-	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug|kcsan)'
+	@echo '  make modules               scif.ko and scif_net.ko for a kernel of the lab (KERNEL=stock|plain|debug|kcsan)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
 	@echo '  make check                 formatting, clippy, checkpatch, layers, the documentation'
 	@echo '  make host-test             the tests that need no guest'
 	@echo '  make docs                  Documentation/ as HTML: build/docs/index.html'
-	@echo '  make shell                 a shell inside'
-	@echo '  make update-pins           what of compiler, QEMU and kernel the archive has newer'
-	@echo '  make clean                 remove what was built in this clone'
-	@echo '  make distclean             and the cached root and kernels'
+	@echo '  make shell                 a shell in the environment'
+	@echo '  make update-pins           newer versions of compiler, QEMU and kernel in the archive'
+	@echo '  make clean                 remove all files that were built in this clone'
+	@echo '  make distclean             remove these files, the cached root and the cached kernels'
 
 demo:
 	@exec scripts/demo $(if $(FILE),"$(FILE)")
@@ -85,7 +87,7 @@ test-all: build
 
 HOURS ?= 1
 soak: build
-	@$(environment) env SCIF_SOAK_HOURS="$(HOURS)" scripts/test --kernel "$(KERNEL)" scif_soak::mixed
+	@$(environment) env SCIF_SOAK_HOURS="$(HOURS)" scripts/test --kernel "$(KERNEL)" scif_soak::mixed_load_with_faults
 
 build:
 	@$(environment) scripts/build "$(KERNEL)"
@@ -113,7 +115,7 @@ modules:
 
 modules_install:
 ifndef KDIR
-	@echo 'error: modules_install takes KDIR=..., the tree of the kernel that is to load the module' >&2; exit 2
+	@echo 'error: modules_install takes KDIR=..., the tree of the kernel that will load the module' >&2; exit 2
 else
 	@$(module_build) modules_install
 endif
@@ -128,7 +130,7 @@ endif
 
 overlay:
 ifndef KSRC
-	@echo 'error: overlay takes KSRC=..., the kernel tree that is to have the driver' >&2; exit 2
+	@echo 'error: overlay takes KSRC=..., the kernel tree to which to add the driver' >&2; exit 2
 else
 	@exec scripts/overlay "$(KSRC)"
 endif

@@ -21,12 +21,14 @@ html_theme = "alabaster"
 html_theme_options = {
     "description": "Connections and one-sided memory access between hosts joined by PCIe",
     "fixed_sidebar": True,
-    "page_width": "1120px",
+    "page_width": "1180px",
+    "body_max_width": "auto",
     "sidebar_width": "230px",
     "font_family": "sans-serif",
+    "font_size": "16px",
 }
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["pages.css"]
 html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
 html_copy_source = False
 html_show_sourcelink = False

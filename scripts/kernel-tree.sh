@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the scripts ask of a kernel's build tree, or of a folder of kernel headers, and of
-# the tools that it was built with. Takes scripts/messages.sh and scripts/linux-series.sh.
+# Functions that query a kernel's build tree, or a folder of kernel headers, and the tools that it
+# was built with. They need scripts/messages.sh and scripts/linux-series.sh.
 # shellcheck shell=bash
 
 # shellcheck source=scripts/version-order.sh
@@ -15,17 +15,17 @@ tree_config() { # TREE
 	fi
 }
 
-# Whether an option is y or m.
+# Returns whether an option is y or m.
 tree_option() { # TREE OPTION
 	grep -qE "^$2=[ym]$" "$(tree_config "$1")"
 }
 
-# The text of an option.
+# Prints the text of an option.
 tree_text() { # TREE OPTION
 	sed -n "s/^$2=\"\{0,1\}\([^\"]*\)\"\{0,1\}$/\1/p" "$(tree_config "$1")"
 }
 
-# The release, such as 7.3.4+deb13-amd64.
+# Prints the release, such as 7.3.4+deb13-amd64.
 tree_release() { # TREE
 	if [ -e "$1/include/config/kernel.release" ]; then
 		cat "$1/include/config/kernel.release"
@@ -34,7 +34,7 @@ tree_release() { # TREE
 	fi
 }
 
-# One line if the kernel of KDIR= is older than what the module takes.
+# Prints one line if the kernel of KDIR= is older than the module needs.
 check_tree_series() { # TREE RELEASE
 	at_least "$2" "$LINUX_SERIES_MINIMUM" ||
 		die "KDIR=$1 is Linux $2; scif.ko needs $LINUX_SERIES_MINIMUM or later"
@@ -44,8 +44,8 @@ rustc_of_tree() {
 	"${RUSTC:-rustc}" "$@"
 }
 
-# The C compiler that built it, such as x86_64-linux-gnu-gcc-14. Only gcc's version text
-# begins with its name; that of clang begins with whose clang it is.
+# Prints the C compiler that built it, such as x86_64-linux-gnu-gcc-14. Only gcc's version text
+# begins with its name; the text of clang begins with its vendor.
 tree_compiler() { # TREE
 	local compiler
 	if tree_option "$1" CONFIG_CC_IS_CLANG; then
@@ -57,7 +57,7 @@ tree_compiler() { # TREE
 	echo "$compiler"
 }
 
-# Variables for make that choose its compilers, one a line.
+# Prints the variables for make that choose its compilers, one a line.
 tree_make_variables() { # TREE
 	if tree_option "$1" CONFIG_CC_IS_CLANG; then
 		echo LLVM=1
@@ -68,7 +68,7 @@ tree_make_variables() { # TREE
 	[ -z "${BINDGEN:-}" ] || echo "BINDGEN=$BINDGEN"
 }
 
-# The package of Debian's that has a tool.
+# Prints the Debian package that has a tool.
 package_of() { # TOOL
 	case $1 in
 	*-gcc-*) echo "${1#*-linux-gnu-}" ;;
@@ -80,8 +80,8 @@ package_of() { # TOOL
 	esac
 }
 
-# One line for all that is missing of the tools that built the tree, and one for what is
-# there in another version.
+# Prints one line for all missing tools among those that built the tree, and one line for all tools
+# that have another version.
 check_tree_tools() { # TREE [TOOL...]
 	local tree=$1 compiler tool wanted found missing=() packages=()
 	shift
@@ -99,12 +99,12 @@ check_tree_tools() { # TREE [TOOL...]
 	done
 	[ "${#missing[@]}" = 0 ] ||
 		die "missing of what the kernel in $tree was built with: ${missing[*]}; install it (apt install ${packages[*]}), or build inside 'scripts/environment run'"
-	# A Rust module takes the very compiler that built the kernel's crates.
+	# A Rust module needs the very compiler that built the kernel's crates.
 	wanted=$(tree_text "$tree" CONFIG_RUSTC_VERSION_TEXT)
 	found=$(rustc_of_tree --version)
 	[ -z "$wanted" ] || [ "$wanted" = "$found" ] ||
 		die "the kernel in $tree was built with '$wanted' and this is '$found': use that one (RUSTC=...; Debian builds with the rustc of the release, not of backports), or build inside 'scripts/environment run'"
-	# A C compiler of another version may lay out the kernel's structures otherwise.
+	# A C compiler of another version may lay out the kernel's structures in another way.
 	wanted=$(tree_text "$tree" CONFIG_GCC_VERSION)
 	if [ -n "$wanted" ] && [ "$wanted" != 0 ]; then
 		found=$("$compiler" -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
@@ -113,24 +113,24 @@ check_tree_tools() { # TREE [TOOL...]
 	fi
 }
 
-# The same, with what the kernel's own source takes in addition.
+# Checks the tools, with those that the kernel's own source needs in addition.
 check_source_tools() { # TREE
 	check_tree_tools "$1" rust-src flex bison bc pahole xz perl libelf.h openssl/opensslv.h
 }
 
-# Whether it is the folder of one of Debian's header packages: the tree's own Makefile is
-# elsewhere, and so is its source.
+# Returns whether the tree is the folder of one of Debian's header packages: then the tree's own
+# Makefile is elsewhere, and so is its source.
 is_header_package() { # TREE
 	[ ! -e "$1/rust" ] && [ ! -e "$1/vmlinux.o" ] && grep -qs '^include .*/Makefile$' "$1/Makefile"
 }
 
-# Runs Kbuild for an external module: "build_external TREE TARGET [ARGUMENT...]". What is
-# installed for a header package is not signed, as nobody has the key, and modprobe is told
-# of it here, which Kbuild leaves out for a tree without System.map.
+# Runs Kbuild for an external module: "build_external TREE TARGET [ARGUMENT...]". Modules that are
+# installed for a header package are not signed, as the key is not public. This also runs depmod,
+# which Kbuild leaves out for a tree without System.map.
 build_external() {
 	local tree=$1 target=$2
 	shift 2
-	# Kbuild is run in another folder.
+	# Kbuild runs in another folder.
 	[ -z "${INSTALL_MOD_PATH:-}" ] || INSTALL_MOD_PATH=$(realpath -m "$INSTALL_MOD_PATH") || return
 	export INSTALL_MOD_PATH=${INSTALL_MOD_PATH:-}
 	if [ "$target" = modules_install ] && [ ! -e "$tree/System.map" ]; then
@@ -144,8 +144,8 @@ build_external() {
 	make --no-print-directory -C "$tree" "$@" "$target"
 }
 
-# Where "make kernel-rust" and "make ntb-modules" put what they make for it: a folder of the
-# repository. Takes $here, the folder of the scripts.
+# Prints the folder of the repository in which "make kernel-rust" and "make ntb-modules" put their
+# results for the tree. Needs $here, the folder of the scripts.
 made_for() { # TREE
 	echo "$(dirname "$here")/build/kernel/$(tree_release "$1")"
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# How the scripts of this project speak: one line a step, one clear line when
-# something is wrong, and how long each step took. Colours on a terminal only.
+# The messages of this project's scripts: one line a step, one clear line about an error, and the
+# time of each step. Colours on a terminal only.
 #
 # SCIF_TIMES names a file into which every timed step puts a line "SECONDS NAME";
 # "show_times" makes a table of it.
@@ -22,12 +22,12 @@ die() {
 	exit 1
 }
 
-# A name that nobody else has; process ids begin anew in every environment.
+# Prints a unique name; process ids begin anew in every environment.
 unique() {
 	od -An -N4 -tx1 /dev/urandom | tr -d ' \n'
 }
 
-# A step that has ended: "took SECONDS NAME".
+# Reports a step that has ended: "took SECONDS NAME".
 took() {
 	[ -z "${SCIF_TIMES:-}" ] || printf '%5d  %s\n' "$1" "$2" >>"$SCIF_TIMES"
 	printf '    %s: %d s\n' "$2" "$1" >&2
@@ -43,17 +43,17 @@ timed() {
 	return "$status"
 }
 
-# The table of SCIF_TIMES, and the time since its first line was written.
+# Prints the table of SCIF_TIMES, and the time since its first line was written.
 show_times() { # SECONDS-IN-ALL
 	[ -s "${SCIF_TIMES:-}" ] || return 0
-	printf '\nWhat took how long (s; steps side by side are each counted whole):\n' >&2
+	printf '\nSeconds of each step (parallel steps each count in full):\n' >&2
 	cat "$SCIF_TIMES" >&2
 	printf '%5d  in all\n' "$1" >&2
 }
 
-# Shows how far a build by Kbuild is: a line that rewrites itself on a terminal, a line
-# every half minute elsewhere. Its output goes to LOG; TOTAL is how many lines of a
-# compiler's or linker's such a build has.
+# Shows how far a build by Kbuild is: a line that rewrites itself on a terminal, a line every half
+# minute elsewhere. Kbuild's output goes to LOG; TOTAL is the number of lines that compiler and
+# linker print in such a build.
 show_progress() { # NAME LOG TOTAL
 	local terminal=0
 	[ ! -t 2 ] || terminal=1

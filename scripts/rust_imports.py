@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import rust_source
 
-# What module! puts into the root of a module.
+# The names that module! puts into the root of a module.
 GENERATED = {"LocalModule", "THIS_MODULE"}
 
 
@@ -174,7 +174,8 @@ class Crate:
                 at = at.parent
                 continue
             found = self._lookup(at, name, seen)
-            # What nobody brought in, a macro can have made: it belongs to the module all the same.
+            # A name that no import has brought in may come from a macro: it still belongs to the
+            # module.
             at = found or (None if name in at.imports else (at, name))
         return at
 
@@ -227,7 +228,7 @@ class Crate:
         module, segments = mention.module, mention.segments
         if segments[0] not in ("crate", "self", "super"):
             first = self._lookup(module, segments[0], frozenset())
-            # What an import has brought in has its arrow there, unless this leads on.
+            # The import has its own arrow to the item that it brings in, unless the path goes on.
             if not isinstance(first, Module):
                 return
             target = self.resolve(module, segments)
@@ -248,7 +249,7 @@ class _Reader:
         self.module = module
         self.file = file
         self.blocks = []
-        # Where the children of a module in this file are looked for.
+        # The folder in which the children of a module in this file are searched.
         folder, name = os.path.split(file)
         own = name.removesuffix(".rs")
         is_root = module.parent is None or own == "mod"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# "cargo": makes sure that there is one that runs, on a machine of somebody's. Who includes
-# this says before
+# "cargo": makes sure that a working cargo exists, on a user's machine. The including Makefile sets
+# before
 #
-#   without_cargo := what else can be done, behind ": install Rust 1.85 or newer"
+#   without_cargo := an alternative, printed behind ": install Rust 1.85 or newer"
 #   try_again     := the target of the repository's Makefile that led here
 
 CARGO ?= cargo

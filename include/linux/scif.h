@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * SCIF, the Symmetric Communications Interface, for other code of the kernel:
- * connections to ports of other nodes, and memory that they share.
+ * SCIF, the Symmetric Communications Interface, for other kernel code:
+ * connections to ports of nodes, and shared memory.
  */
 #ifndef _LINUX_SCIF_H
 #define _LINUX_SCIF_H
@@ -17,75 +17,80 @@
 /**
  * DOC: SCIF for kernel clients
  *
- * An endpoint is opened, and then either listens on a port of this node or is
- * connected to a port of any node, this one included. Over a connection go
- * bytes, in order, and transfers: copies to and from windows, that is memory
- * that the other end has registered, at which its CPU need not look. Kernel
- * clients and programs that use /dev/scif can be at either end.
+ * An endpoint is opened. Then it either listens on a port of this node, or
+ * connects to a port of any node, including this one. A connection carries
+ * bytes, in order, and transfers. A transfer copies to or from a window: memory
+ * that the other end has registered. The code at the other end takes no part in
+ * a transfer. Each end can be a kernel client or a program that uses /dev/scif.
  *
- * Symbols are exported with EXPORT_SYMBOL_GPL(). A module that uses them cannot
- * outlive scif.ko, and keeps it from being unloaded.
+ * Symbols are exported with EXPORT_SYMBOL_GPL(). A module that uses them keeps
+ * scif.ko from being unloaded.
  *
  * Contexts
- *	All functions may sleep: they are for process context, without a spinlock
- *	held. Those that wait for a connection, for messages, for a fence or for
- *	an event can be interrupted, with -EINTR: by a signal, and in a kernel
- *	thread by kthread_stop(), once and for all. Those that wait for the
- *	answer of the other node's kernel, or for the end of a transfer, wait
- *	until it is there or the node is lost. An endpoint may be used by several
- *	threads at a time.
+ *	All functions may sleep: call them in process context, without a
+ *	spinlock held. Functions that wait for a connection, for messages, for a
+ *	fence or for an event can be interrupted (-EINTR) by a signal. In a
+ *	kernel thread, kthread_stop() interrupts them, and every later wait,
+ *	too. Other waits end when the answer of the other node's kernel arrives,
+ *	the transfer completes, or the node is lost. Several threads may use an
+ *	endpoint at a time.
  *
  * Errors
- *	Functions return a negative errno, but for scif_open(), which returns
- *	NULL. These three are not repeated below: what needs a connection says
- *	-ENOTCONN without one, -ECONNRESET after the other end was closed, and
- *	-ENODEV when its node is lost.
+ *	Functions return a negative errno, except scif_open(), which returns
+ *	NULL. Three errors are not repeated below. A function that needs a
+ *	connection returns -ENOTCONN without one, -ECONNRESET after the other
+ *	end was closed, and -ENODEV after the other node is lost.
  *
  * Closing
- *	Each endpoint must be closed, once, before its module goes. Calls of
- *	other threads on the same endpoint are woken by that and end with an
- *	error; they keep what they need until they return. No call must begin
- *	with an endpoint when scif_close() of it has returned. So a thread whose
- *	loop makes one call after the other is not ended by closing its endpoint
- *	but by kthread_stop(), and closes the endpoint itself.
+ *	A module must close each of its endpoints once, before it is unloaded.
+ *	scif_close() wakes calls of other threads on the same endpoint, which
+ *	end with an error. They keep the resources they need until they return.
+ *	No call with an endpoint may begin after scif_close() of it has
+ *	returned. So a thread that makes calls in a loop must be stopped by
+ *	kthread_stop(), and must then close the endpoint itself.
  *
  * Memory
- *	Messages are in kernel memory. Windows and transfers are of kernel
- *	memory, that is of the page allocator, kmalloc() or vmalloc(), or of
- *	memory of the calling process. The latter is pinned, and charged to the
- *	process as with /dev/scif. The former is neither: it has to stay until
- *	nobody uses it any more. For a transfer that is when it has ended, as
- *	SCIF_RMA_SYNC or a fence tells; for a window when it was unregistered
- *	and all uses that began earlier are over, and at the latest when
- *	scif_close() has returned. A process at the other end that has mapped a
- *	window keeps it, even then: its pages are not used for anything else
- *	before it lets go. Memory of kmalloc(), whose pages have no reference
- *	counts, can't be mapped: its windows are for transfers only.
+ *	Messages are in kernel memory. Windows and transfers use kernel memory
+ *	or memory of the calling process.
+ *
+ *	Memory of the process is pinned, and charged to the process as with
+ *	/dev/scif.
+ *
+ *	Kernel memory comes from the page allocator, kmalloc() or vmalloc(). It
+ *	is neither pinned nor charged, so its owner must keep it while it is in
+ *	use. A transfer uses it until it has completed, as SCIF_RMA_SYNC or a
+ *	fence tells. A window uses it until it was unregistered and all uses
+ *	that began earlier are over, but not after scif_close() has returned.
+ *	Even then, a process at the other end that has mapped a window keeps the
+ *	mapping. The pages are not reused before the process unmaps them. Memory
+ *	of kmalloc() can't be mapped, because its pages have no reference
+ *	counts: its windows are for transfers only.
  *
  * Nodes
- *	A client hears of nodes, this one among them, by its functions probe()
- *	and remove(). They are called in process context, one after another, also
- *	for nodes that were there before the client. When remove() is called, endpoints that
- *	are connected to that node fail already, with -ENODEV or -ECONNRESET; a
- *	node that comes back is not announced before remove() has returned.
- *	scif_client_unregister() calls remove() for all nodes that are there.
+ *	A client is told of nodes, including this one, by calls of its functions
+ *	probe() and remove(). They are called in process context, one after
+ *	another, also for nodes that existed before the client. When remove() is
+ *	called, endpoints that are connected to that node already fail with
+ *	-ENODEV or -ECONNRESET. A node that comes back is not announced before
+ *	remove() has returned. scif_client_unregister() calls remove() for all
+ *	present nodes.
  */
 
-/* For scif_accept(), scif_send() and scif_recv(): wait. */
+/* Flags of scif_accept(), scif_send() and scif_recv(): wait. */
 #define SCIF_ACCEPT_SYNC	1
 #define SCIF_SEND_BLOCK		1
 #define SCIF_RECV_BLOCK		1
 
-/* Ports below it are for the privileged. */
+/* Binding a port below this one needs CAP_NET_BIND_SERVICE. */
 #define SCIF_ADMIN_PORT_END	1024
 
-/* Ports from here on are given to those who do not choose. */
+/* First of the ports that scif_bind() chooses from. */
 #define SCIF_PORT_RSVD		1088
 
 /**
- * enum scif_prot - what may be done with memory
- * @SCIF_PROT_READ: it may be read
- * @SCIF_PROT_WRITE: it may be written
+ * enum scif_prot - access to memory
+ * @SCIF_PROT_READ: the memory may be read
+ * @SCIF_PROT_WRITE: the memory may be written
  */
 enum scif_prot {
 	SCIF_PROT_READ = (1 << 0),
@@ -94,8 +99,8 @@ enum scif_prot {
 
 /**
  * enum scif_map - flags for registering memory
- * @SCIF_MAP_FIXED: the window is to be at the given offset and nowhere else
- * @SCIF_MAP_KERNEL: the address is one of the kernel
+ * @SCIF_MAP_FIXED: the window must be at the given offset
+ * @SCIF_MAP_KERNEL: the address is an address of the kernel
  */
 enum scif_map {
 	SCIF_MAP_FIXED = 0x10,
@@ -118,12 +123,11 @@ enum scif_fence {
 
 /**
  * enum scif_rma - flags for transfers
- * @SCIF_RMA_USECPU: by CPU, not by DMA engine
- * @SCIF_RMA_USECACHE: keep memory of a process pinned for later transfers;
- *	means nothing for windows and for kernel memory
- * @SCIF_RMA_SYNC: return when the transfer has ended
- * @SCIF_RMA_ORDERED: what lies in the last cache line of the source becomes
- *	visible last
+ * @SCIF_RMA_USECPU: copy by CPU, not by DMA engine
+ * @SCIF_RMA_USECACHE: keep memory of a process pinned for later transfers; has
+ *	no effect for windows and kernel memory
+ * @SCIF_RMA_SYNC: return when the transfer has completed
+ * @SCIF_RMA_ORDERED: the last cache line of the source becomes visible last
  */
 enum scif_rma {
 	SCIF_RMA_USECPU = (1 << 0),
@@ -136,22 +140,22 @@ enum scif_rma {
 typedef struct scif_endpt *scif_epd_t;
 typedef struct scif_pinned_pages *scif_pinned_pages_t;
 
-/* What the functions of the library return; those below do not. */
+/* Errors that functions of the user library return; those below do not. */
 #define SCIF_OPEN_FAILED	((scif_epd_t)-1)
 #define SCIF_REGISTER_FAILED	((off_t)-1)
 #define SCIF_MMAP_FAILED	((void *)-1)
 
 /**
  * struct scif_range - pages of the other end, from scif_get_pages()
- * @cookie: SCIF's own
- * @nr_pages: how many pages there are
- * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE, as the window was registered
- * @phys_addr: for each page its physical address as this CPU sees it; for a
- *	device behind an IOMMU it has to be mapped by dma_map_resource()
- * @va: for each page its address in the kernel
+ * @cookie: private to SCIF
+ * @nr_pages: number of pages
+ * @prot_flags: SCIF_PROT_READ and SCIF_PROT_WRITE, as the window was registered
+ * @phys_addr: the physical address of each page, as this CPU sees it; for a
+ *	device behind an IOMMU, map the page by dma_map_resource()
+ * @va: the address of each page in the kernel
  *
- * Nothing in it may be changed. The addresses can be used until
- * scif_put_pages(), or until the node is lost, of which remove() of a &struct
+ * The caller must not change anything in it. The addresses are valid until
+ * scif_put_pages(), or until the node is lost, as remove() of a &struct
  * scif_client tells.
  */
 struct scif_range {
@@ -163,10 +167,11 @@ struct scif_range {
 };
 
 /**
- * struct scif_pollepd - an endpoint for scif_poll() to watch
+ * struct scif_pollepd - an endpoint that scif_poll() waits for
  * @epd: the endpoint
- * @events: POLLIN and POLLOUT, as is wanted
- * @revents: what has occurred of these, and POLLERR, POLLHUP and POLLNVAL
+ * @events: requested events, POLLIN and POLLOUT
+ * @revents: requested events that have occurred, and POLLERR, POLLHUP and
+ *	POLLNVAL
  */
 struct scif_pollepd {
 	scif_epd_t epd;
@@ -176,10 +181,9 @@ struct scif_pollepd {
 
 /**
  * struct scif_peer_dev - a node, as a device
- * @dev: the device. All clients share it, so its driver data is nobody's; its
- *	name serves for dev_info() and the like
- * @dnode: the node's id, with 16 bits: more than the 8 of the original
- *	interface
+ * @dev: the device. All clients share it, so no client may set its driver data.
+ *	Its name serves for dev_info() and similar calls
+ * @dnode: the node's id, with 16 bits; the original interface has 8
  */
 struct scif_peer_dev {
 	struct device dev;
@@ -187,12 +191,12 @@ struct scif_peer_dev {
 };
 
 /**
- * struct scif_client - who wants to hear of nodes
+ * struct scif_client - a client that is told of nodes
  * @name: its name
- * @probe: a node is there
- * @remove: a node is gone, or the client is; nothing of the client may use the
- *	&struct scif_peer_dev when it has returned
- * @si: SCIF's own, filled in by scif_client_register()
+ * @probe: called when a node has come
+ * @remove: called when a node has gone, or the client is unregistered. The
+ *	client must not use the &struct scif_peer_dev after it has returned
+ * @si: private to SCIF, filled in by scif_client_register()
  */
 struct scif_client {
 	const char *name;
@@ -212,7 +216,8 @@ scif_epd_t __scif_open(struct module *owner);
 /**
  * scif_open() - open an endpoint
  *
- * It is neither bound nor connected, and must be closed by scif_close().
+ * The endpoint is neither bound nor connected, and must be closed by
+ * scif_close().
  *
  * Return: the endpoint, or NULL if there is no memory.
  */
@@ -224,7 +229,7 @@ static inline scif_epd_t scif_open(void)
 /**
  * scif_bind() - give an endpoint a port of this node
  * @epd: the endpoint
- * @pn: the port, or 0 for any one from SCIF_PORT_RSVD on that is free
+ * @pn: the port, or 0 for any free port from SCIF_PORT_RSVD on
  *
  * Return: the port, or
  *
@@ -237,9 +242,9 @@ static inline scif_epd_t scif_open(void)
 int scif_bind(scif_epd_t epd, u16 pn);
 
 /**
- * scif_listen() - let others connect to the port of an endpoint
+ * scif_listen() - allow connections to the port of an endpoint
  * @epd: the endpoint, which must be bound
- * @backlog: how many requests may wait to be accepted; further ones are refused
+ * @backlog: number of requests that may wait to be accepted; more are refused
  *
  * Return: 0, or
  *
@@ -250,41 +255,42 @@ int scif_listen(scif_epd_t epd, int backlog);
 
 /**
  * scif_connect() - connect an endpoint to a port
- * @epd: the endpoint; if it is not bound, it gets any port
+ * @epd: the endpoint; if it is not bound, it gets a free port
  * @dst: node and port to connect to
  *
- * Waits until the other side has accepted. Can be interrupted. After
- * -ECONNREFUSED, -ENODEV, -EINTR and -ENOMEM the endpoint can be used to try
- * again; it may be bound by then.
+ * Waits until the other side has accepted the connection. A signal interrupts
+ * the wait. After -ECONNREFUSED, -ENODEV, -EINTR and -ENOMEM, the caller can
+ * try again with the same endpoint, which may be bound by then.
  *
  * Return: 0, or
  *
- * * -ECONNREFUSED: nobody listens there, or too many want to connect; or the
- *   endpoint was closed meanwhile
- * * -ENODEV: the node is not there
+ * * -ECONNREFUSED: no endpoint listens on the port, or too many requests wait,
+ *   or another thread has closed this endpoint
+ * * -ENODEV: the node is not present
  * * -EINVAL: the port is 0
  * * -EISCONN: the endpoint is connected
  * * -EOPNOTSUPP: the endpoint listens
- * * -EINTR: a signal; the request is withdrawn
+ * * -EINTR: a signal arrived; the request is withdrawn
  * * -ENOSPC: no port is free
- * * -ENOMEM: no memory, here or there
+ * * -ENOMEM: this or the other node has no memory
  */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
 
 /**
- * scif_accept() - make a connection of the oldest request
- * @epd: an endpoint that listens, and goes on to
- * @peer: where to store who has connected
- * @newepd: where to store the endpoint of the connection; it has the same port,
- *	belongs to whom @epd belongs, and must be closed on its own
+ * scif_accept() - accept the oldest request for a connection
+ * @epd: an endpoint that listens; it keeps listening
+ * @peer: where to store the port that has connected
+ * @newepd: where to store the endpoint of the connection. It has the same port
+ *	and the same owner as @epd, and must be closed separately
  * @flags: SCIF_ACCEPT_SYNC to wait for a request, or 0
  *
  * Return: 0, or
  *
- * * -EAGAIN: there is no request, and it was not to wait
- * * -EINTR: a signal, or the endpoint was closed meanwhile
- * * -EINVAL: @epd does not listen, @peer or @newepd is NULL, or other flags
- * * -ENOMEM: no memory
+ * * -EAGAIN: there is no request, and SCIF_ACCEPT_SYNC is not set
+ * * -EINTR: a signal arrived, or another thread has closed the endpoint
+ * * -EINVAL: @epd does not listen, @peer or @newepd is NULL, or @flags is
+ *   invalid
+ * * -ENOMEM: there is no memory
  */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
 		int flags);
@@ -293,16 +299,20 @@ int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
  * scif_close() - close an endpoint
  * @epd: the endpoint, which must not be used again
  *
- * Waits for transfers that are under way and unregisters the windows of both
- * ends; what was sent can still be received. For memory of the kernel it waits
- * as long as that takes, or until the peer counts as lost. For all other
- * transfers that the peer has to help with, it waits for two seconds in a kernel
- * thread: later they end as the peer lets them, and keep the memory of the
- * process until then. A listener refuses all requests that wait. Calls of other
- * threads end with an error, but those that wait for such a transfer return at
- * its end. All that scif_get_pages() has returned must have been put before.
+ * Waits for transfers in flight, and unregisters the windows of both ends. The
+ * other end can still receive all bytes that were sent. A listener refuses all
+ * requests that wait.
  *
- * Return: 0, or -EBADF if it is not open
+ * Transfers with kernel memory are waited for until they complete or the peer
+ * counts as lost. Other transfers that need the peer are waited for at most two
+ * seconds in a kernel thread. Afterwards they complete when the peer lets them,
+ * and keep the memory of the process until then.
+ *
+ * Calls of other threads end with an error. Calls that wait for such a transfer
+ * return when the transfer completes. Before scif_close(), put all pages that
+ * scif_get_pages() has returned.
+ *
+ * Return: 0, or -EBADF if the endpoint is not open
  */
 int scif_close(scif_epd_t epd);
 
@@ -310,18 +320,18 @@ int scif_close(scif_epd_t epd);
  * scif_send() - send bytes
  * @epd: an endpoint that is connected
  * @msg: kernel memory with the bytes
- * @len: how many
+ * @len: number of bytes
  * @flags: SCIF_SEND_BLOCK to wait until all are sent, or 0
  *
- * Can be interrupted. What ends it after some bytes were sent is not an error
- * of this call but of the next.
+ * A signal interrupts the call. If the call ends early after some bytes were
+ * sent, the next call returns the error.
  *
- * Return: how many bytes were sent, which without SCIF_SEND_BLOCK may be 0, or
+ * Return: the number of sent bytes, which may be 0 without SCIF_SEND_BLOCK, or
  *
- * * -EINVAL: @len is negative, or other flags
+ * * -EINVAL: @len is negative, or @flags is invalid
  * * -ECONNRESET: the other end was closed, or its node is lost
- * * -EINTR: a signal
- * * -ENOMEM: no memory
+ * * -EINTR: a signal arrived
+ * * -ENOMEM: there is no memory
  */
 int scif_send(scif_epd_t epd, void *msg, int len, int flags);
 
@@ -329,97 +339,98 @@ int scif_send(scif_epd_t epd, void *msg, int len, int flags);
  * scif_recv() - receive bytes
  * @epd: an endpoint that is connected
  * @msg: kernel memory for the bytes
- * @len: how many
+ * @len: number of bytes
  * @flags: SCIF_RECV_BLOCK to wait until all have arrived, or 0
  *
- * Can be interrupted. What ends it after some bytes were received is not an
- * error of this call but of the next. When the other end is closed, what it has
- * sent comes first, and then -ECONNRESET.
+ * A signal interrupts the call. If the call ends early after some bytes were
+ * received, the next call returns the error. After the other end was closed,
+ * its last bytes can still be received; then -ECONNRESET follows.
  *
- * Return: how many bytes were received, which without SCIF_RECV_BLOCK may be 0,
+ * Return: the number of received bytes, which may be 0 without SCIF_RECV_BLOCK,
  * or
  *
- * * -EINVAL: @len is negative, or other flags
+ * * -EINVAL: @len is negative, or @flags is invalid
  * * -ECONNRESET: the other end was closed, or its node is lost
- * * -EINTR: a signal
+ * * -EINTR: a signal arrived
  */
 int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
 
 /**
- * scif_register() - open memory to the other end, as a window
+ * scif_register() - offer memory to the other end, as a window
  * @epd: an endpoint that is connected
- * @addr: where the memory begins; a multiple of the page size
+ * @addr: address of the memory; a multiple of the page size
  * @len: bytes; a multiple of the page size
- * @offset: where the window is to be; without SCIF_MAP_FIXED a hint, or 0
- * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE or both: what the window can be
- *	used for
- * @map_flags: SCIF_MAP_FIXED; SCIF_MAP_KERNEL if it is kernel memory and not
- *	the calling process's
+ * @offset: offset of the window; without SCIF_MAP_FIXED a hint, or 0
+ * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE or both: access to the window
+ * @map_flags: SCIF_MAP_FIXED; SCIF_MAP_KERNEL for kernel memory instead of
+ *	memory of the calling process
  *
- * When it returns, the other end knows the window. Kernel memory must stay
- * until the window was unregistered and all uses that began earlier are over;
- * free it after scif_close() at the latest.
+ * When this returns, the other end knows the window. Kernel memory must stay
+ * until the window was unregistered and all uses that began earlier are over.
+ * It can always be freed after scif_close().
  *
  * Return: the offset, or
  *
- * * -EINVAL: something is no multiple of the page size, 0 or negative, or other
- *   flags; or @addr is not what SCIF_MAP_KERNEL says
- * * -EADDRINUSE: SCIF_MAP_FIXED, and a part of the range is taken, by a window
- *   or by one that was unregistered and is still in use
+ * * -EINVAL: an argument is no multiple of the page size, 0 or negative; a flag
+ *   is unknown; or @addr contradicts SCIF_MAP_KERNEL
+ * * -EADDRINUSE: SCIF_MAP_FIXED is set, and another window is in the range. It
+ *   may be unregistered but still in use
  * * -EAGAIN: the limit of the process for locked memory would be exceeded, or
- *   the memory is out of the other node's reach
- * * -EFAULT: it is no memory, not with that access, or can't be pinned
- * * -EOPNOTSUPP: the bridge or the engine is not coherent with the caches
- * * -ENOMEM: no memory, here or there
+ *   the other node can't reach the memory
+ * * -EFAULT: a part of the range is not memory, does not allow the access, or
+ *   can't be pinned
+ * * -EOPNOTSUPP: the bridge or the engine is not coherent with the CPU's caches
+ * * -ENOMEM: this or the other node has no memory
  */
 off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
 		    int prot_flags, int map_flags);
 
 /**
- * scif_unregister() - close all windows that lie in a range
+ * scif_unregister() - unregister all windows in a range
  * @epd: an endpoint that is connected
- * @offset: where the range begins
- * @len: its length
+ * @offset: begin of the range
+ * @len: length of the range
  *
- * No new use of the windows begins after it has returned. Uses that began
- * before go on: transfers, signals, mappings, scif_get_pages().
+ * After this has returned, no new use of the windows begins. Earlier uses
+ * continue: transfers, signals, mappings, scif_get_pages().
  *
- * Return: 0, or, and nothing has changed,
+ * Return: 0, or an error, after which all windows are unchanged
  *
- * * -EINVAL: the range would cut a window, is empty or negative
- * * -ENXIO: there is no window in it
+ * * -EINVAL: the range is empty or negative, or contains only a part of a
+ *   window
+ * * -ENXIO: there is no window in the range
  */
 int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
 
 /**
- * scif_readfrom() - copy from windows of the other end to windows of this
+ * scif_readfrom() - copy from windows of the other end to own windows
  * @epd: an endpoint that is connected
- * @loffset: to where in the windows of this end
+ * @loffset: destination offset in the windows of this end
  * @len: bytes
- * @roffset: from where in the windows of the other end
+ * @roffset: source offset in the windows of the other end
  * @rma_flags: of &enum scif_rma
  *
- * Without SCIF_RMA_SYNC the transfer may go on after the call. Transfers are not
- * ordered among each other; fences tell when they have ended. Ranges may begin
- * anywhere, and span windows that follow each other without a gap.
+ * Without SCIF_RMA_SYNC, the transfer may continue after the call. Transfers
+ * may complete in any order; fences tell when they have completed. A range may
+ * begin anywhere, and may span windows that follow each other without a gap.
  *
  * Return: 0, or
  *
- * * -EINVAL: @len is 0, or other flags
+ * * -EINVAL: @len is 0, or @rma_flags is invalid
  * * -ENXIO: a part of a range lies in no window
- * * -EACCES: a window does not allow it
- * * -EIO: the engine has failed; said once, by this call or by a fence
- * * -ENOMEM: no memory
+ * * -EACCES: a window does not allow the access
+ * * -EIO: the engine has failed; reported once, by this call or by a fence
+ * * -ENOMEM: there is no memory
  */
 int scif_readfrom(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
 		  int rma_flags);
 
 /**
- * scif_writeto() - copy from windows of this end to windows of the other
+ * scif_writeto() - copy from own windows to windows of the other end
  * @epd: an endpoint that is connected
- * @loffset: from where in the windows of this end
+ * @loffset: source offset in the windows of this end
  * @len: bytes
- * @roffset: to where in the windows of the other end
+ * @roffset: destination offset in the windows of the other end
  * @rma_flags: of &enum scif_rma
  *
  * Return: as scif_readfrom()
@@ -430,18 +441,20 @@ int scif_writeto(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
 /**
  * scif_vreadfrom() - copy from windows of the other end to memory
  * @epd: an endpoint that is connected
- * @addr: to where: memory of the kernel or of the calling process, which the
- *	address tells apart
+ * @addr: destination: memory of the kernel or of the calling process, as its
+ *	address tells
  * @len: bytes
- * @roffset: from where in the windows of the other end
+ * @roffset: source offset in the windows of the other end
  * @rma_flags: of &enum scif_rma
  *
- * Kernel memory must stay until the transfer has ended. Memory of the process
- * is pinned as long. See scif_readfrom() for the rest.
+ * Kernel memory must stay until the transfer has completed. Memory of the
+ * process is pinned as long. Apart from the destination, this is
+ * scif_readfrom().
  *
  * Return: as scif_readfrom(), or
  *
- * * -EFAULT: it is no memory, not with that access, or can't be pinned
+ * * -EFAULT: a part of the range is not memory, does not allow the access, or
+ *   can't be pinned
  * * -EAGAIN: the limit of the process for locked memory would be exceeded
  */
 int scif_vreadfrom(scif_epd_t epd, void *addr, size_t len, off_t roffset,
@@ -450,9 +463,9 @@ int scif_vreadfrom(scif_epd_t epd, void *addr, size_t len, off_t roffset,
 /**
  * scif_vwriteto() - copy from memory to windows of the other end
  * @epd: an endpoint that is connected
- * @addr: from where: memory of the kernel or of the calling process
+ * @addr: source: memory of the kernel or of the calling process
  * @len: bytes
- * @roffset: to where in the windows of the other end
+ * @roffset: destination offset in the windows of the other end
  * @rma_flags: of &enum scif_rma
  *
  * Return: as scif_vreadfrom()
@@ -463,73 +476,79 @@ int scif_vwriteto(scif_epd_t epd, void *addr, size_t len, off_t roffset,
 /**
  * scif_fence_mark() - mark all transfers that were started so far
  * @epd: an endpoint that is connected
- * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER: started by whom
+ * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER: transfers that this end
+ *	or the other end has started
  * @mark: where to store the mark, which is positive
  *
- * With SCIF_FENCE_INIT_PEER it asks the other end, and can be interrupted.
+ * With SCIF_FENCE_INIT_PEER, this waits for an answer of the other end. A
+ * signal interrupts the wait.
  *
  * Return: 0, or
  *
- * * -EINVAL: other flags, or both
- * * -EINTR: a signal
- * * -ENOMEM: no memory
+ * * -EINVAL: @flags is invalid, or has both
+ * * -EINTR: a signal arrived
+ * * -ENOMEM: there is no memory
  */
 int scif_fence_mark(scif_epd_t epd, int flags, int *mark);
 
 /**
- * scif_fence_wait() - wait until transfers have ended
+ * scif_fence_wait() - wait until transfers have completed
  * @epd: an endpoint that is connected
- * @mark: which ones: a mark of scif_fence_mark()
+ * @mark: a mark of scif_fence_mark(), up to which to wait
  *
- * Can be interrupted.
+ * A signal interrupts the wait.
  *
  * Return: 0, or
  *
  * * -EINVAL: it is no mark of this endpoint
- * * -EIO: one of the transfers has failed, and the mark is from before that was said
- * * -EINTR: a signal
- * * -ENOMEM: no memory
+ * * -EIO: one of the transfers has failed, and the mark was made before the
+ *   failure was reported
+ * * -EINTR: a signal arrived
+ * * -ENOMEM: there is no memory
  */
 int scif_fence_wait(scif_epd_t epd, int mark);
 
 /**
- * scif_fence_signal() - store values when transfers have ended
+ * scif_fence_signal() - store values when transfers have completed
  * @epd: an endpoint that is connected
- * @loff: where in the windows of this end
- * @lval: what to store there, with SCIF_SIGNAL_LOCAL
- * @roff: where in the windows of the other end
- * @rval: what to store there, with SCIF_SIGNAL_REMOTE
- * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER, whose transfers that
- *	were started so far; and SCIF_SIGNAL_LOCAL, SCIF_SIGNAL_REMOTE or both
+ * @loff: offset in the windows of this end
+ * @lval: value to store at @loff, with SCIF_SIGNAL_LOCAL
+ * @roff: offset in the windows of the other end
+ * @rval: value to store at @roff, with SCIF_SIGNAL_REMOTE
+ * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER, for the transfers that
+ *	this end or the other end has started so far; and SCIF_SIGNAL_LOCAL,
+ *	SCIF_SIGNAL_REMOTE or both
  *
- * Does not wait for the transfers. Eight bytes are stored, at once if the offset
- * is a multiple of 8; nothing is stored if one of the transfers fails.
+ * Does not wait for the transfers. A value has eight bytes, which are stored at
+ * once if the offset is a multiple of 8. If one of the transfers fails, nothing
+ * is stored.
  *
  * Return: 0, or
  *
- * * -EINVAL: other flags; an offset is no multiple of 4, or the eight bytes do
- *   not lie in one page
+ * * -EINVAL: @flags is invalid, an offset is no multiple of 4, or the eight
+ *   bytes do not lie in one page
  * * -ENXIO: there is no window at an offset
- * * -EACCES: the window there can't be written
- * * -ENOMEM: no memory, or too many signals wait
+ * * -EACCES: the window at an offset is not writable
+ * * -ENOMEM: there is no memory, or too many signals wait
  */
 int scif_fence_signal(scif_epd_t epd, off_t loff, u64 lval, off_t roff,
 		      u64 rval, int flags);
 
 /**
- * scif_get_node_ids() - which nodes are there
- * @nodes: where to store their ids, or NULL if @len is 0
- * @len: how many fit in there
+ * scif_get_node_ids() - get the ids of all present nodes
+ * @nodes: where to store the ids, or NULL if @len is 0
+ * @len: number of ids that fit in there
  * @self: where to store the id of this node, which is among them, or NULL
  *
- * Return: how many nodes there are, however many fitted, or -EINVAL if @len is
- * negative.
+ * Return: the number of nodes, which may be larger than @len, or -EINVAL if
+ * @len is negative.
  */
 int scif_get_node_ids(u16 *nodes, int len, u16 *self);
 
 /**
  * __scif_pin_pages() - pin memory on behalf of a module
- * @addr: as for scif_pin_pages(), like the rest
+ * @addr: address of the memory; the rules of scif_pin_pages() apply to all
+ *	arguments
  * @len: bytes
  * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE or both
  * @map_flags: SCIF_MAP_KERNEL or 0
@@ -543,15 +562,15 @@ int __scif_pin_pages(void *addr, size_t len, int prot_flags, int map_flags,
 
 /**
  * scif_pin_pages() - pin memory, for any number of windows
- * @addr: where the memory begins; a multiple of the page size
+ * @addr: address of the memory; a multiple of the page size
  * @len: bytes; a multiple of the page size
  * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE or both
- * @map_flags: SCIF_MAP_KERNEL if it is kernel memory and not the calling
- *	process's
+ * @map_flags: SCIF_MAP_KERNEL for kernel memory instead of memory of the
+ *	calling process
  * @pinned_pages: where to store the handle
  *
  * The memory stays pinned until scif_unpin_pages() was called and the last
- * window that was made of it is gone. Kernel memory must stay as long.
+ * window of the memory is gone. Kernel memory must stay as long.
  *
  * Return: 0, or -EINVAL, -EAGAIN, -EFAULT, -ENOMEM as scif_register()
  */
@@ -564,21 +583,21 @@ static inline int scif_pin_pages(void *addr, size_t len, int prot_flags,
 }
 
 /**
- * scif_unpin_pages() - give up a handle
+ * scif_unpin_pages() - release a handle
  * @pinned_pages: a handle of scif_pin_pages(), which must not be used again
  *
  * Windows that were made of it stay.
  *
- * Return: 0, or -EINVAL if it is none
+ * Return: 0, or -EINVAL if it is not a handle
  */
 int scif_unpin_pages(scif_pinned_pages_t pinned_pages);
 
 /**
- * scif_register_pinned_pages() - open pinned memory to the other end
+ * scif_register_pinned_pages() - offer pinned memory to the other end
  * @epd: an endpoint that is connected
  * @pinned_pages: a handle of scif_pin_pages(); the window is all of its memory,
  *	with its protection
- * @offset: where the window is to be; without SCIF_MAP_FIXED a hint, or 0
+ * @offset: offset of the window; without SCIF_MAP_FIXED a hint, or 0
  * @map_flags: SCIF_MAP_FIXED, or 0
  *
  * Return: the offset, or as scif_register()
@@ -590,45 +609,47 @@ off_t scif_register_pinned_pages(scif_epd_t epd,
 /**
  * scif_get_pages() - get the addresses of pages of the other end
  * @epd: an endpoint that is connected
- * @offset: where they begin in its windows; a multiple of the page size
- * @len: bytes; a multiple of the page size. All are of one window
- * @pages: where to store the pages, which are to be given back by
- *	scif_put_pages() before the endpoint is closed
+ * @offset: offset of the pages in the windows of the other end; a multiple of
+ *	the page size
+ * @len: bytes; a multiple of the page size. All are in one window
+ * @pages: where to store the pages. Give them back by scif_put_pages() before
+ *	the endpoint is closed
  *
- * For another device, or for the CPU; see &struct scif_range. The window stays
- * as long, also when it is unregistered.
+ * The addresses are for another device, or for the CPU, as &struct scif_range
+ * says. The window stays until scif_put_pages(), even if it is unregistered.
  *
  * Return: 0, or
  *
- * * -EINVAL: something is no multiple of the page size, 0 or negative
- * * -ENXIO: there is no such window, or the range is not in one alone
- * * -EOPNOTSUPP: the memory has no address here, because the bridge shows too
- *   little of it at a time and what is written has to be copied
- * * -ENOMEM: no memory
+ * * -EINVAL: an argument is no multiple of the page size, 0 or negative
+ * * -ENXIO: the range is not inside of one window
+ * * -EOPNOTSUPP: the memory has no address here, because the aperture of the
+ *   bridge is too small and writes go through copies
+ * * -ENOMEM: there is no memory
  */
 int scif_get_pages(scif_epd_t epd, off_t offset, size_t len,
 		   struct scif_range **pages);
 
 /**
- * scif_put_pages() - give back what scif_get_pages() has returned
+ * scif_put_pages() - give back the pages of scif_get_pages()
  * @pages: the pages, which must not be used again
  *
- * Return: 0, or -EINVAL if it is NULL or not of scif_get_pages()
+ * Return: 0, or -EINVAL if it is NULL or not from scif_get_pages()
  */
 int scif_put_pages(struct scif_range *pages);
 
 /**
  * scif_poll() - wait for one of several endpoints
- * @epds: the endpoints, and what to wait for
- * @nepds: how many
- * @timeout: at most how many milliseconds; negative: for ever
+ * @epds: the endpoints and the requested events
+ * @nepds: number of endpoints
+ * @timeout: in milliseconds; negative: no timeout
  *
- * POLLIN stands for bytes to receive, or for a request to accept; POLLOUT for
- * room to send. POLLHUP, the connection has ended, POLLERR, there is none, and
- * POLLNVAL, @epd is NULL, are always looked for. Can be interrupted.
+ * POLLIN: there are bytes to receive, or a request to accept. POLLOUT: there is
+ * room to send. Three events are always reported. POLLHUP: the connection has
+ * ended. POLLERR: there is no connection. POLLNVAL: @epd is NULL. A signal
+ * interrupts the wait.
  *
- * Return: how many endpoints have something in @revents, 0 if the time is over,
- * -EINTR after a signal, -EINVAL if @nepds is too large, or -ENOMEM.
+ * Return: the number of endpoints with an event in @revents, 0 after the
+ * timeout, -EINTR after a signal, -EINVAL if @nepds is too large, or -ENOMEM.
  */
 int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout);
 
@@ -642,11 +663,11 @@ int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout);
 int __scif_client_register(struct scif_client *client, struct module *owner);
 
 /**
- * scif_client_register() - hear of nodes from now on
+ * scif_client_register() - register a client for nodes
  * @client: the client; it must stay until it was unregistered
  *
- * Calls probe() for the nodes that are there. Not to be called by a function of
- * a client.
+ * Calls probe() for all present nodes. Do not call this in a function of a
+ * client.
  *
  * Return: 0, or a negative errno
  */
@@ -656,11 +677,11 @@ static inline int scif_client_register(struct scif_client *client)
 }
 
 /**
- * scif_client_unregister() - hear no more of nodes
+ * scif_client_unregister() - unregister a client
  * @client: the client
  *
- * Calls remove() for the nodes that are there. None of the client's functions
- * runs when it has returned. Not to be called by one of them.
+ * Calls remove() for all present nodes. When this has returned, none of the
+ * client's functions runs. Do not call this in a function of a client.
  */
 void scif_client_unregister(struct scif_client *client);
 

@@ -6,9 +6,9 @@
  *	quotes serve PORT		on one node, for one client after the other
  *	quotes NODE PORT [COUNT]	on another, or the same
  *
- * The client says how many quotes it wants, and looks whether all come, in their
- * order. Where the nodes can't map each other's memory the connection carries the
- * bytes: the program is the same, and says so.
+ * The client asks for a number of quotes, and checks that all of them arrive in order. If the nodes
+ * can't map each other's memory, the connection carries the bytes. The program stays the same, and
+ * prints which of the two it uses.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@
 #define BACKLOG		16
 #define COUNT		1000000
 
-/* A cache line; both ends have the same byte order, as PCIe does not change it. */
+/* A quote fills a cache line. Both ends use the same byte order, as PCIe does not change it. */
 struct quote {
 	uint64_t number;	/* from 1 on */
 	uint64_t price;
@@ -45,7 +45,10 @@ static struct scif_ring *open_ring(scif_epd_t epd)
 	return ring;
 }
 
-/* A call that waits moves all bytes, unless the peer goes in between: then the next one says so. */
+/*
+ * Sends all bytes. A blocking call moves all of them, unless the peer closes in between; then the
+ * next call returns the error.
+ */
 static int send_all(struct scif_ring *ring, const void *message, int len)
 {
 	const char *from = message;
@@ -72,7 +75,10 @@ static int receive_all(struct scif_ring *ring, void *message, int len)
 	return 0;
 }
 
-/* Sends as many quotes as the client wants; what it says is the client's own affair. */
+/*
+ * Sends as many quotes as the client has asked for. It does not matter if the client gives a false
+ * number.
+ */
 static int feed(struct scif_ring *ring, uint64_t *sent)
 {
 	struct quote quote = { .name = "SCIF" };
@@ -118,7 +124,7 @@ static void serve(uint16_t port)
 			else
 				printf("node %u has got %llu quotes\n", peer.node,
 				       (unsigned long long)sent);
-			/* What is in the ring is the client's: it can still take it. */
+			/* The client can still receive what is in the ring. */
 			scif_ring_close(ring);
 		}
 		scif_close(epd);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Gets a file from another node: messages say which, and how much there is, and
- * the server writes the data into the client's memory.
+ * Gets a file from another node. Messages carry its name and the number of bytes, and the server
+ * writes the data into the client's memory.
  *
  *	file_server serve PORT		in the folder whose files it is to give
  *	file_server NODE PORT NAME >FILE
  *
- * Whoever can connect gets any file of that folder that the server can read. One
- * client is served after the other.
+ * Every client that can connect gets any file of that folder that the server can read. The server
+ * serves one client after the other.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,9 @@
 
 #define BACKLOG		16
 
-/* The client's window: while one half is written there, the other is taken out. */
+/*
+ * Size of half the client's window. While the server fills one half, the client empties the other.
+ */
 #define HALF		1048576
 
 struct request {
@@ -31,7 +33,7 @@ struct request {
 	char name[256];
 };
 
-/* For each half that is full; the last one has 0 bytes. */
+/* The answer for each full half. The last answer has 0 bytes. */
 struct answer {
 	int32_t error;
 	uint32_t bytes;
@@ -54,7 +56,10 @@ static void *pages(size_t len)
 	return memory;
 }
 
-/* A file of this folder: nothing above or below it, no link out of it, no device. */
+/*
+ * Opens a file of this folder. Files in other folders, links out of the folder and devices are
+ * refused.
+ */
 static int open_file(const char *name)
 {
 	struct stat status;
@@ -73,7 +78,7 @@ static int open_file(const char *name)
 	return file;
 }
 
-/* Returns -1 if the connection has ended. */
+/* Sends a file. Returns -1 if the connection has ended. */
 static int give(scif_epd_t epd, int file, int64_t window, char *buffer)
 {
 	struct answer answer = { 0, 0 };
@@ -82,11 +87,11 @@ static int give(scif_epd_t epd, int file, int64_t window, char *buffer)
 	char taken;
 
 	for (half = 0;; half++) {
-		/* What went into the same half before has been taken out? */
+		/* Waits until the client has emptied this half. */
 		if (half >= 2 && scif_recv(epd, &taken, 1, SCIF_RECV_BLOCK) != 1)
 			return -1;
 		bytes = read(file, buffer, HALF);
-		/* The buffer is the same each time, so it can stay pinned. */
+		/* The buffer is the same each time, so SCIF_RMA_USECACHE keeps it pinned. */
 		if (bytes > 0 && scif_vwriteto(epd, buffer, bytes, window + half % 2 * HALF,
 					       SCIF_RMA_SYNC | SCIF_RMA_USECACHE))
 			bytes = -1;
@@ -119,7 +124,7 @@ static void serve_client(scif_epd_t epd, struct scif_portID *peer, char *buffer)
 			fprintf(stderr, "file_server: node %u: %s\n", peer->node, strerror(errno));
 		close(file);
 	}
-	/* The client closes first: what it was sent is still to be read. */
+	/* The client closes first, because it still has to receive the last answer. */
 	while (scif_recv(epd, &request, 1, SCIF_RECV_BLOCK) == 1)
 		;
 }

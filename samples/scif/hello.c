@@ -5,9 +5,9 @@
  *	hello serve PORT		on one node
  *	hello NODE PORT TEXT		on another, or the same
  *
- * The server prints what it is told, by whom, and says it back, to one client
- * after the other. What is sent is a stream of bytes; here each message has its
- * length in front.
+ * The server prints each text and its sender, and sends the text back. It serves one client after
+ * the other. A connection is a stream of bytes, so the programs put the length in front of each
+ * message.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* A blocking call moves all bytes, unless the connection ends. */
+/* Sends a message. A blocking call moves all bytes, unless the connection ends. */
 static int send_message(scif_epd_t epd, char *text, uint32_t len)
 {
 	if (scif_send(epd, &len, sizeof(len), SCIF_SEND_BLOCK) != (int)sizeof(len) ||
@@ -35,7 +35,9 @@ static int send_message(scif_epd_t epd, char *text, uint32_t len)
 	return 0;
 }
 
-/* Returns the length. The peer says how long its message is, and is not believed. */
+/*
+ * Receives a message, and returns its length. The peer sends the length, so it has to be checked.
+ */
 static int receive_message(scif_epd_t epd, char *text, uint32_t room)
 {
 	uint32_t len;
@@ -62,7 +64,7 @@ static void answer(scif_epd_t epd, struct scif_portID *peer)
 		if (send_message(epd, text, len))
 			break;
 	}
-	/* The end of a connection is an error of the next call, and this is how it ends. */
+	/* If the peer has closed, the next call returns this error. */
 	if (errno != ECONNRESET)
 		fprintf(stderr, "hello: node %u: %s\n", peer->node, strerror(errno));
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Remote memory access: a client that writes into the server's memory, and a
- * server that finds out by looking.
+ * Remote memory access: a client writes into the server's memory, and the server notices by polling
+ * that memory.
  *
  *	put serve PORT			on one node, for one client
  *	put NODE PORT KIB		on another, or the same
  *
- * The server opens its memory as a window and tells the client where it is. The
- * client has its own memory copied there, and behind the copy a word written
- * that says how much there is; the server spins on that word, without a system
- * call. Then it sends back the sum of what it sees.
+ * The server registers its memory as a window, and tells the client where it is. The client copies
+ * its own memory there, and requests a signal behind the copy, which stores the number of bytes.
+ * The server spins on that word, without a system call. Then it sends back the sum of the bytes.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,7 +23,7 @@
 
 #define ROOM		(16 << 20)
 
-/* Where the server's window is: a page with the word, and ROOM bytes behind it. */
+/* Location of the server's window: a page with the word, followed by ROOM bytes. */
 struct window {
 	int64_t word;
 	int64_t data;
@@ -37,8 +36,8 @@ static void die(const char *what)
 }
 
 /*
- * Memory to register: whole pages, and none of a child's business, because after
- * a fork the first write to a page would make a copy that the window is not of.
+ * Returns memory to register: whole pages that a forked child does not inherit. With a child, the
+ * first write to a page would make a copy that is not in the window.
  */
 static void *pages(size_t len)
 {
@@ -60,7 +59,7 @@ static uint64_t sum(const unsigned char *data, size_t len)
 	return result;
 }
 
-/* Spins, but looks from time to time whether the peer is still there. */
+/* Spins on the word, and checks from time to time whether the peer still exists. */
 static uint64_t wait_for(uint64_t *word, scif_epd_t epd)
 {
 	struct scif_pollepd watched = { epd, 0, 0 };
@@ -68,7 +67,7 @@ static uint64_t wait_for(uint64_t *word, scif_epd_t epd)
 	unsigned int turns;
 
 	for (turns = 0;; turns++) {
-		/* The data was there before the word: do not look at it earlier. */
+		/* The acquire keeps loads of the data from being done before that of the word. */
 		value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		if (value)
 			return value;
@@ -119,7 +118,7 @@ static void serve(uint16_t port)
 	printf("node %u has put %llu bytes here\n", peer.node, (unsigned long long)len);
 	if (scif_send(epd, &result, sizeof(result), SCIF_SEND_BLOCK) < 0)
 		die("scif_send");
-	/* The client closes first; that ends this. */
+	/* The client closes first, which ends this wait. */
 	scif_recv(epd, &result, sizeof(result), SCIF_RECV_BLOCK);
 	scif_close(epd);
 	scif_close(listener);
@@ -147,7 +146,7 @@ static void write_there(struct scif_portID server, size_t len)
 	if (scif_recv(epd, &there, sizeof(there), SCIF_RECV_BLOCK) != (int)sizeof(there))
 		die("scif_recv");
 
-	/* Neither call waits: the word is written when the copy is complete. */
+	/* Neither call waits. The kernel stores the word when the copy is complete. */
 	if (scif_writeto(epd, here, len, there.data, 0))
 		die("scif_writeto");
 	if (scif_fence_signal(epd, 0, 0, there.word, len,
@@ -157,7 +156,7 @@ static void write_there(struct scif_portID server, size_t len)
 	if (scif_recv(epd, &result, sizeof(result), SCIF_RECV_BLOCK) != (int)sizeof(result))
 		die("scif_recv");
 	if (result != sum(memory, len)) {
-		fprintf(stderr, "put: node %u has something else\n", server.node);
+		fprintf(stderr, "put: the bytes on node %u differ\n", server.node);
 		exit(1);
 	}
 	printf("node %u has all %zu bytes\n", server.node, len);
@@ -174,7 +173,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	kib = argc == 4 ? atol(argv[3]) : 0;
-	/* Windows are whole pages. */
+	/* Windows consist of whole pages. */
 	if (kib <= 0 || kib > ROOM / 1024 || kib * 1024 % sysconf(_SC_PAGESIZE)) {
 		fprintf(stderr, "usage: put serve PORT | put NODE PORT KIB, up to %d\n",
 			ROOM / 1024);

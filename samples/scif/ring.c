@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A pipe between nodes, over a ring in shared memory, without a system call of
- * whoever waits.
+ * A pipe between nodes, over a ring in shared memory. Waiting takes no system call.
  *
  *	ring serve PORT >FILE		on one node, for one client
  *	ring NODE PORT <FILE		on another, or the same
  *
- * The ring is the server's memory. The client has a slot copied there, and
- * behind the copy the number of its turn written into it, which the server spins
- * on: transfers and a signal, for much data. In the other direction goes one
- * number, how many slots are free again, by a store into the client's memory
- * through a mapping. A bridge whose aperture is small has no mappings;
- * scif_fence_signal() could write that number, too.
+ * The ring is the server's memory. The client copies a slot there, and requests a signal behind the
+ * copy that stores the number of the slot's turn, on which the server spins. Transfers and signals
+ * are for much data. In the other direction the server stores one number, the count of slots that
+ * are free again, through a mapping of the client's memory. A bridge whose aperture is small has no
+ * mappings. There, scif_fence_signal() could store that number, too.
  *
- * Each slot has its own number. One for all would have to count, and two signals
- * on their way to the same place may change places.
+ * Each slot has its own number. A common number would have to count, and two signals on their way
+ * to the same place may be reordered.
  */
 #include <errno.h>
 #include <sched.h>
@@ -31,7 +29,9 @@
 #define SLOT_SIZE	65536
 #define ROOM		(SLOT_SIZE - 2 * sizeof(uint64_t))
 
-/* Where windows are, on either side: chosen here, so that nobody need be told. */
+/*
+ * Offsets of the windows of both sides. They are fixed, so that neither side has to tell the other.
+ */
 #define RING		0x100000
 #define FREED		0x10000
 
@@ -58,26 +58,28 @@ static void *pages(size_t len)
 	return memory;
 }
 
-/* Stores through a mapping are gathered on their way: this sends them off. */
+/* The CPU combines stores to a mapping. This sends them off. */
 static void send_stores(void)
 {
 #ifdef __x86_64__
 	__builtin_ia32_sfence();
 #elif defined(__aarch64__)
-	/* The barriers among processors, as the one below, do not reach to devices. */
+	/* Barriers among CPUs, such as the one below, do not reach devices. */
 	__asm__ volatile("dsb st" : : : "memory");
 #else
 	__sync_synchronize();
 #endif
 }
 
-/* Spins until the number has arrived, and looks for the peer from time to time. */
+/*
+ * Spins until the number has arrived, and checks from time to time whether the peer still exists.
+ */
 static void wait_for(uint64_t *number, uint64_t at_least, scif_epd_t epd)
 {
 	struct scif_pollepd watched = { epd, 0, 0 };
 	unsigned int turns;
 
-	/* What was there before the number must not be looked at earlier. */
+	/* The acquire keeps loads of the data from being done before that of the number. */
 	for (turns = 0; __atomic_load_n(number, __ATOMIC_ACQUIRE) < at_least; turns++) {
 		if (turns % 1024)
 			continue;
@@ -90,7 +92,7 @@ static void wait_for(uint64_t *number, uint64_t at_least, scif_epd_t epd)
 	}
 }
 
-/* When both have called it, the windows of both are there. */
+/* Waits until the peer calls this, too. Then the windows of both sides exist. */
 static void meet(scif_epd_t epd)
 {
 	char byte = 0;
@@ -123,7 +125,7 @@ static void serve(uint16_t port)
 			  SCIF_PROT_READ | SCIF_PROT_WRITE, SCIF_MAP_FIXED) < 0)
 		die("scif_register");
 	meet(epd);
-	/* If the client's node is lost, a store there is a SIGBUS. */
+	/* If the client's node is lost, a store to the mapping raises SIGBUS. */
 	freed = scif_mmap(NULL, page, SCIF_PROT_READ | SCIF_PROT_WRITE, 0, epd, FREED);
 	if (freed == SCIF_MMAP_FAILED)
 		die("scif_mmap");
@@ -131,7 +133,7 @@ static void serve(uint16_t port)
 	for (turn = 1;; turn++) {
 		slot = &ring[turn % SLOTS];
 		wait_for(&slot->turn, turn, epd);
-		/* Read once: the client could change it. */
+		/* Reads the length once, as the client could change it. */
 		len = __atomic_load_n(&slot->len, __ATOMIC_RELAXED);
 		if (len > ROOM) {
 			errno = EMSGSIZE;
@@ -148,7 +150,7 @@ static void serve(uint16_t port)
 		die("stdout");
 	*freed = turn;
 	send_stores();
-	/* The client closes first; that ends this. */
+	/* The client closes first, which ends this wait. */
 	scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK);
 	scif_close(epd);
 }
@@ -176,7 +178,10 @@ static void put(struct scif_portID server)
 
 	for (turn = 1;; turn++) {
 		slot = &ring[turn % SLOTS];
-		/* Free there means that it was copied, so it is free here. */
+		/*
+		 * If the server has freed the slot, it was copied before, so the client's slot is
+		 * free, too.
+		 */
 		if (turn > SLOTS)
 			wait_for(freed, turn - SLOTS, epd);
 		slot->len = fread(slot->data, 1, ROOM, stdin);

@@ -5,10 +5,10 @@
  *	dma_ring server >FILE		on one node, for one client
  *	dma_ring client NODE <FILE	on another, or the same
  *
- * While the engine copies one slot, the client reads the next into memory of its
- * own; a callback tells that the engine is done. Behind the data the client stores
- * the number of the slot's turn, which the server waits for. In the other direction
- * goes one number, how many slots are free again, by a store, too.
+ * While the engine copies one slot, the client reads the next into its own memory. A callback
+ * reports that the engine has completed the copy. Behind the data the client stores the number of
+ * the slot's turn, for which the server waits. In the other direction the server stores one number,
+ * the count of slots that are free again.
  */
 #include <sched.h>
 #include <semaphore.h>
@@ -24,10 +24,13 @@
 #define SLOT_SIZE	65536
 #define ROOM		(SLOT_SIZE - 2 * sizeof(uint64_t))
 
-/* One is filled while the other is copied. */
+/* One slot is filled while the other is copied. */
 #define STAGED		2
 
-/* Links that come back are waited for; what fails with a link there does so forever. */
+/*
+ * The client waits for a link that comes back. If a transfer fails this often with a link, it would
+ * always fail.
+ */
 #define MOST_FAILURES	10
 
 struct slot {
@@ -36,7 +39,7 @@ struct slot {
 	char data[ROOM];
 };
 
-/* The client's segment. */
+/* The content of the client's segment. */
 struct client_memory {
 	struct slot staged[STAGED];
 	uint64_t freed;		/* stored by the server */
@@ -59,12 +62,12 @@ struct transfer {
 	unsigned int failures;
 };
 
-/* Spins until the number is there, and looks for the peer from time to time. */
+/* Spins until the number has arrived, and checks from time to time whether the peer is lost. */
 static void wait_for(uint64_t *number, uint64_t at_least, sci_remote_segment_t peer)
 {
 	unsigned int turns;
 
-	/* What was there before the number must not be looked at earlier. */
+	/* The acquire keeps loads of the data from being done before that of the number. */
 	for (turns = 1; __atomic_load_n(number, __ATOMIC_ACQUIRE) < at_least; turns++) {
 		if (turns % 1024)
 			continue;
@@ -114,7 +117,7 @@ static void serve(void)
 	for (turn = 1;; turn++) {
 		slot = &slots[turn % SLOTS];
 		wait_for(&slot->turn, turn, ring.remote);
-		/* Read once: the client could change it. */
+		/* Reads the length once, as the client could change it. */
 		len = __atomic_load_n(&slot->len, __ATOMIC_RELAXED);
 		if (len > ROOM) {
 			fprintf(stderr, "%s: a slot has %llu bytes; is it another client?\n",
@@ -135,7 +138,7 @@ static void serve(void)
 	leave(&ring, device);
 }
 
-/* In a thread of the library; the other one may start the next transfer at once. */
+/* Runs in a thread of the library. The main thread may start the next transfer at once. */
 static sci_callback_action_t transfer_ended(void *arg, sci_dma_queue_t queue, sci_error_t status)
 {
 	struct transfer *transfer = arg;
@@ -146,7 +149,7 @@ static sci_callback_action_t transfer_ended(void *arg, sci_dma_queue_t queue, sc
 	return SCI_CALLBACK_CONTINUE;
 }
 
-/* All of the slot but its turn. */
+/* Starts the transfer of the slot without its turn. */
 static void start_transfer(struct ring *ring, struct transfer *transfer, struct slot *staged)
 {
 	size_t from = transfer->turn % STAGED * sizeof(*staged) + offsetof(struct slot, len);
@@ -159,7 +162,7 @@ static void start_transfer(struct ring *ring, struct transfer *transfer, struct 
 	must(error, "cannot start a DMA transfer");
 }
 
-/* Waits for the transfer, and tells the server that the slot is there. */
+/* Waits for the transfer, and stores the turn, by which the server sees that the slot is full. */
 static void finish_transfer(struct ring *ring, struct transfer *transfer, struct slot *staged,
 			    volatile struct slot *slots)
 {
@@ -175,7 +178,7 @@ static void finish_transfer(struct ring *ring, struct transfer *transfer, struct
 		} else {
 			start_sequence(ring->sequence, ring->remote);
 		}
-		/* The server may have it already, and sees the same once more. */
+		/* The server may have the data already, and then sees the same data once more. */
 		start_transfer(ring, transfer, staged);
 	}
 }
@@ -240,8 +243,8 @@ static void send_all(unsigned int node)
 static const char usage[] =
 	"usage: dma_ring server >FILE | dma_ring client NODE <FILE\n"
 	"\n"
-	"What the client reads, the server writes. NODE is the server's id, as sisci-info\n"
-	"shows it.\n"
+	"The server writes all bytes that the client reads. NODE is the server's id, which\n"
+	"sisci-info shows.\n"
 	"\n"
 	EXIT_CODES;
 

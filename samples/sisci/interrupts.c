@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A node is told of something by interrupts, without looking for it.
+ * Interrupts notify a node, which need not poll.
  *
  *	interrupts server			on one node, for one client
  *	interrupts client NODE COUNT TEXT	on another, or the same
  *
- * The client triggers an interrupt COUNT times, which the server counts while it
- * sleeps in between, and sends TEXT by an interrupt that carries data, which comes
- * by a callback. Both have fixed numbers, so that nobody need be told.
+ * The client triggers an interrupt COUNT times, which the server counts while it sleeps in between.
+ * The client also sends TEXT by an interrupt with data, which the server receives by a callback.
+ * Both interrupts have fixed numbers, so that the client knows them.
  */
 #include <semaphore.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct message {
 	char text[ENOUGH_TEXT];
 };
 
-/* In a thread of the library. Data is there until this returns. */
+/* Runs in a thread of the library. The data is valid until this function returns. */
 static sci_callback_action_t take(void *arg, sci_local_data_interrupt_t interrupt, void *data,
 				  unsigned int length, sci_error_t status)
 {
@@ -56,7 +56,10 @@ static void serve(void)
 	sci_error_t error;
 
 	sem_init(&message.has_come, 0, 0);
-	/* Without counting, those that come while nobody waits are one. */
+	/*
+	 * Without the flag for counting, interrupts that come while no thread waits would count as
+	 * one.
+	 */
 	SCICreateInterrupt(device, &interrupt, ADAPTER, &interrupt_no, NULL, NULL,
 			   SCI_FLAG_FIXED_INTNO | SCI_FLAG_COUNTING_INT, &error);
 	must(error, "cannot create interrupt %u", interrupt_no);
@@ -66,7 +69,7 @@ static void serve(void)
 	printf("node %u waits for interrupts\n", own_node());
 	fflush(stdout);
 
-	/* How many there were to be comes behind them, on another way. */
+	/* The expected number of interrupts comes after them, in the interrupt with data. */
 	SCIWaitForInterrupt(interrupt, SCI_INFINITE_TIMEOUT, NO_FLAGS, &error);
 	must(error, "cannot wait for interrupt %u", interrupt_no);
 	sem_wait(&message.has_come);
@@ -85,14 +88,14 @@ static void serve(void)
 	SCITerminate();
 }
 
-/* Connects to both, once they are there. */
+/* Connects to both interrupts, once they exist. */
 static void connect_both(sci_desc_t device, unsigned int node, sci_remote_interrupt_t *interrupt,
 			 sci_remote_data_interrupt_t *data_interrupt)
 {
 	unsigned int waited = 0;
 	sci_error_t error;
 
-	/* The server makes that with data last. */
+	/* The server makes the interrupt with data last. */
 	for (;; waited += 50) {
 		SCIConnectDataInterrupt(device, data_interrupt, node, ADAPTER, INTERRUPT,
 					SCI_INFINITE_TIMEOUT, NO_FLAGS, &error);
@@ -146,7 +149,7 @@ static const char usage[] =
 	"usage: interrupts server | interrupts client NODE COUNT TEXT\n"
 	"\n"
 	"The client triggers an interrupt COUNT times, and sends TEXT. NODE is the server's\n"
-	"id, as sisci-info shows it.\n"
+	"id, which sisci-info shows.\n"
 	"\n"
 	EXIT_CODES;
 

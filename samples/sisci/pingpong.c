@@ -5,10 +5,10 @@
  *	pingpong server			on one node, for one client
  *	pingpong client NODE [ROUNDS]	on another, or the same
  *
- * Each side has a segment of its own, in which it waits for the number, and maps
- * that of the other, into which it stores. Loads from there would be slow; stores
- * are not. A sequence tells whether a store has arrived: if the link went
- * meanwhile, the number is stored again when it is back, which does no harm.
+ * Each side has a segment of its own, in which it waits for the number. It maps the segment of the
+ * other side, and stores the number into it, because stores are fast and loads would be slow. A
+ * sequence tells whether a store has arrived. If the link failed meanwhile, the side stores the
+ * number again when the link is back, which does no harm.
  */
 #include <sched.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define CLIENT_SEGMENT	0x5101
 #define SEGMENT_SIZE	4096
 
-/* The client's last number. */
+/* The last number, by which the client ends the game. */
 #define STOP		UINT64_MAX
 
 struct side {
@@ -45,7 +45,7 @@ static void store(struct side *side, uint64_t number)
 	}
 }
 
-/* Waits for another number than the last; sent is what the other side waits for. */
+/* Waits for a number other than `last`. The other side waits for `sent`. */
 static uint64_t receive(struct side *side, uint64_t last, uint64_t sent)
 {
 	unsigned int turns;
@@ -59,7 +59,7 @@ static uint64_t receive(struct side *side, uint64_t last, uint64_t sent)
 			continue;
 		if (is_lost(side->remote))
 			end_lost(SCIGetRemoteSegmentNodeId(side->remote));
-		/* It may be lost still, if the link went just behind the check. */
+		/* The number may still be lost, if the link failed just after the check. */
 		if (!has_arrived(side->sequence, side->remote)) {
 			side->repeated++;
 			store(side, sent);
@@ -74,7 +74,7 @@ static void map_other(struct side *side)
 	start_sequence(side->sequence, side->remote);
 }
 
-/* In the opposite order of making them; the descriptor can't be closed before. */
+/* Releases everything in the reverse order. The descriptor can be closed only at the end. */
 static void leave(struct side *side, sci_desc_t device)
 {
 	sci_error_t error;
@@ -130,7 +130,7 @@ static void play(unsigned int node, unsigned int rounds)
 	uint64_t last = 0, number;
 	double seconds;
 
-	/* Before the server hears of this side, and looks for its segment. */
+	/* The segment has to exist before the server gets the connection, and connects to it. */
 	side.in = export_segment(device, CLIENT_SEGMENT, SEGMENT_SIZE, &side.local,
 				 &side.local_map);
 	connect_segment(device, node, SERVER_SEGMENT, &side.remote);
@@ -162,8 +162,8 @@ static void play(unsigned int node, unsigned int rounds)
 static const char usage[] =
 	"usage: pingpong server | pingpong client NODE [ROUNDS]\n"
 	"\n"
-	"A number goes back and forth through shared memory. NODE is the server's id, as\n"
-	"sisci-info shows it; ROUNDS is 10000 unless given.\n"
+	"A number goes back and forth through shared memory. NODE is the server's id, which\n"
+	"sisci-info shows; ROUNDS is 10000 by default.\n"
 	"\n"
 	EXIT_CODES;
 

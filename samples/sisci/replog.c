@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A log that several nodes have: one writer, and replicas that acknowledge.
+ * A log that is replicated to several nodes, with one writer. The replicas acknowledge its records.
  *
  *	replog replica			on two nodes, or more
  *	replog writer NODE NODE ...	on a third; each line of its input is a record
  *
- * Each replica has the log in a segment, into which the writer copies what is new,
- * and behind it stores where the log ends now. The replica looks for that, and
- * stores the same number into the writer's segment when it has the records. A record
- * is safe when all replicas have acknowledged it; one that is lost is no
- * replica any more, and the others go on.
+ * Each replica has the log in a segment. The writer copies new records into it, and then stores the
+ * new end of the log behind them. The replica polls this end, and when it has the records, it
+ * stores the same number into the writer's segment. A record is safe when all replicas have
+ * acknowledged it. A replica that is lost is no longer a replica, and the others go on.
  */
 #include <sched.h>
 #include <stddef.h>
@@ -25,10 +24,13 @@
 #define MOST_REPLICAS	16
 #define MOST_NODES	256
 
-/* Who is out of reach that long is no replica any more. */
+/* A replica that is out of reach for this long is given up. */
 #define AWAY_SECONDS	5
 
-/* In the lowest bit of an end, as records have multiples of eight: there will be no more. */
+/*
+ * Marks an end as final, in the lowest bit, which is free because lengths of records are multiples
+ * of eight.
+ */
 static const uint64_t CLOSED = 1;
 
 struct record {
@@ -41,7 +43,7 @@ struct log {
 	char records[LOG_SIZE - sizeof(uint64_t)];
 };
 
-/* The writer's segment: to each node a cache line. */
+/* The writer's segment, with a cache line for each node. */
 struct ack {
 	uint64_t end;
 	char padding[56];
@@ -68,13 +70,13 @@ static size_t record_size(uint32_t len)
 static unsigned long taken;
 static int is_whole;
 
-/* However a replica ends: loss may be seen by whatever it does just then. */
+/* Prints the count at exit, however a replica ends: any call may notice the loss. */
 static void tell_count(void)
 {
 	printf("%lu records, %s\n", taken, is_whole ? "all" : "and no end");
 }
 
-/* Prints what is new. */
+/* Prints the new records. */
 static void take_records(struct log *log, uint64_t from, uint64_t to)
 {
 	struct record *record;
@@ -82,7 +84,7 @@ static void take_records(struct log *log, uint64_t from, uint64_t to)
 
 	while (from < to) {
 		record = (struct record *)(log->records + from);
-		/* Read once: the writer could change it. */
+		/* Reads the length once, as the writer could change it. */
 		len = __atomic_load_n(&record->len, __ATOMIC_RELAXED);
 		if (to > sizeof(log->records) || record_size(len) > to - from) {
 			fprintf(stderr, "%s: record %lu has %u bytes; has it two writers?\n",
@@ -123,7 +125,7 @@ static void replicate(void)
 				continue;
 			if (is_lost(remote))
 				end_lost(node);
-			/* The last acknowledgment may be lost, if the link went. */
+			/* If the link failed, the last acknowledgment may be lost. */
 			if (!has_arrived(sequence, remote))
 				acks[self].end = seen;
 			sched_yield();
@@ -137,7 +139,7 @@ static void replicate(void)
 	}
 	wait_for_end(local);
 	is_whole = 1;
-	/* Frees all that is left. */
+	/* Frees everything that is left. */
 	SCITerminate();
 }
 
@@ -163,8 +165,8 @@ static void drop(struct replica *replica, const char *why)
 }
 
 /*
- * Copies what the replica has not got yet. Does not wait: if its link is away, others
- * must go on. Whatever was copied since its last word may be lost then.
+ * Copies the records that the replica does not have. Does not wait, because other replicas must go
+ * on if this one's link is down. Data copied since its last acknowledgment may be lost then.
  */
 static void send_news(struct replica *replica, const struct log *log, uint64_t end, uint64_t acked)
 {
@@ -190,7 +192,7 @@ static void send_news(struct replica *replica, const struct log *log, uint64_t e
 		replica->must_restart = 1;
 }
 
-/* Returns when all replicas that are left have all; how many these are. */
+/* Waits until all remaining replicas have all records. Returns the number of these replicas. */
 static unsigned int make_safe(struct replica *replicas, unsigned int count, const struct log *log,
 			      struct ack *acks, uint64_t end)
 {
@@ -280,15 +282,15 @@ static void write_log(char **nodes, unsigned int count)
 	must_have(left, records);
 	printf("%lu records on %u nodes\n", records, left);
 	free(line);
-	/* Frees all that is left, and disconnects, which the replicas wait for. */
+	/* Frees everything that is left, and disconnects, for which the replicas wait. */
 	SCITerminate();
 }
 
 static const char usage[] =
 	"usage: replog replica | replog writer NODE [NODE ...]\n"
 	"\n"
-	"The writer reads records, a line each, and returns from each when all replicas have it.\n"
-	"NODE is a replica's id, as sisci-info shows it.\n"
+	"The writer reads a record from each line, and waits until all replicas have the record.\n"
+	"NODE is a replica's id, which sisci-info shows.\n"
 	"\n"
 	EXIT_CODES;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * sample.h - what the samples share: words for errors, and the way to a peer
+ * sample.h - functions that the samples share: error messages, and the connection to a peer
  */
 #ifndef SAMPLE_H
 #define SAMPLE_H
@@ -29,10 +29,10 @@ enum exit_code {
 	"Exit status: 0 done, 1 something failed here, 2 wrong usage, 3 the other side\n"	\
 	"is not there, 4 the other side was lost.\n"
 
-/* Its name, for what it says. */
+/* The name of the sample, for its messages. */
 static const char *sample;
 
-/* What to do about an error; nothing is known for most. */
+/* Returns advice about an error, or NULL, as for most errors. */
 static inline const char *advice(sci_error_t error)
 {
 	switch (error) {
@@ -43,14 +43,14 @@ static inline const char *advice(sci_error_t error)
 		return "sisci-info lists the nodes with their ids";
 	case SCI_ERR_NODE_NOT_RESPONDING:
 	case SCI_ERR_NO_LINK_ACCESS:
-		return "scif doctor says what is wrong with the link";
+		return "scif doctor tells the fault of the link";
 	case SCI_ERR_SEGMENTID_USED:
 	case SCI_ERR_INTNO_USED:
 		return "another program of this node has that number: end it";
 	case SCI_ERR_NOT_INITIALIZED:
 	case SCI_ERR_INCONSISTENT_VERSIONS:
 	case SCI_ERR_SYSTEM:
-		return "scif doctor says whether the driver is loaded, and may be used";
+		return "scif doctor says whether the driver is loaded, and whether you may use it";
 	default:
 		return NULL;
 	}
@@ -75,7 +75,7 @@ static inline enum exit_code exit_code(sci_error_t error)
 	}
 }
 
-/* Ends the program, unless all is well: what was tried, why not, and what to do. */
+/* Ends the program on an error: prints what was tried, the reason, and the advice. */
 static inline void must(sci_error_t error, const char *what, ...)
 {
 	const char *hint = advice(error);
@@ -100,7 +100,7 @@ static inline void end_lost(unsigned int node)
 	exit(EXIT_LOST);
 }
 
-/* A number on the command line, 1 at least. */
+/* Returns a number of the command line, which is at least 1. */
 static inline unsigned int number(const char *text, const char *what)
 {
 	char *end;
@@ -135,7 +135,7 @@ static inline unsigned int own_node(void)
 	return node;
 }
 
-/* Memory of this node that others may connect to, zeroed; where it is mapped. */
+/* Exports zeroed memory of this node, to which others may connect. Returns its address. */
 static inline void *export_segment(sci_desc_t device, unsigned int id, size_t size,
 				   sci_local_segment_t *segment, sci_map_t *map)
 {
@@ -153,7 +153,7 @@ static inline void *export_segment(sci_desc_t device, unsigned int id, size_t si
 	return memory;
 }
 
-/* A segment of another node, once it is there. */
+/* Connects to a segment of another node, once it exists. */
 static inline void connect_segment(sci_desc_t device, unsigned int node, unsigned int id,
 				   sci_remote_segment_t *segment)
 {
@@ -163,7 +163,7 @@ static inline void connect_segment(sci_desc_t device, unsigned int node, unsigne
 	for (;; waited += 50) {
 		SCIConnectSegment(device, segment, node, id, ADAPTER, NULL, NULL,
 				  SCI_INFINITE_TIMEOUT, NO_FLAGS, &error);
-		/* That comes at once: the timeout is for nodes that take long to answer. */
+		/* This error comes at once. The timeout is for nodes that take long to answer. */
 		if (error != SCI_ERR_NO_SUCH_SEGMENT || waited >= PATIENCE_MS)
 			break;
 		usleep(50000);
@@ -171,7 +171,7 @@ static inline void connect_segment(sci_desc_t device, unsigned int node, unsigne
 	must(error, "cannot connect to segment 0x%x of node %u", id, node);
 }
 
-/* Maps all of it, with a sequence that tells whether stores there have arrived. */
+/* Maps the whole segment, with a sequence that tells whether stores to it have arrived. */
 static inline volatile void *map_segment(sci_remote_segment_t segment, sci_map_t *map,
 					 sci_sequence_t *sequence)
 {
@@ -187,7 +187,7 @@ static inline volatile void *map_segment(sci_remote_segment_t segment, sci_map_t
 	return memory;
 }
 
-/* The node of whoever connects to a segment. */
+/* Returns the node of the next client that connects to a segment. */
 static inline unsigned int wait_for_client(sci_local_segment_t segment)
 {
 	sci_segment_cb_reason_t reason;
@@ -202,7 +202,7 @@ static inline unsigned int wait_for_client(sci_local_segment_t segment)
 	return node;
 }
 
-/* Whether it is gone for good; links that come back are none of that. */
+/* Returns whether a segment is lost for ever, which is not so if its link can come back. */
 static inline int is_lost(sci_remote_segment_t segment)
 {
 	sci_segment_cb_reason_t reason;
@@ -220,13 +220,13 @@ static inline int is_lost(sci_remote_segment_t segment)
 	}
 }
 
-/* Starts a sequence, as soon as the link is there. */
+/* Starts a sequence as soon as the link is up. */
 static inline void start_sequence(sci_sequence_t sequence, sci_remote_segment_t segment)
 {
 	sci_error_t error;
 
 	while (SCIStartSequence(sequence, NO_FLAGS, &error) != SCI_SEQ_OK) {
-		/* What is lost never starts again. */
+		/* A sequence to a lost segment never starts again. */
 		if (error != SCI_ERR_SEGMENT_NOT_CONNECTED)
 			must(error, "cannot start a sequence");
 		if (error != SCI_ERR_OK || is_lost(segment))
@@ -235,7 +235,7 @@ static inline void start_sequence(sci_sequence_t sequence, sci_remote_segment_t 
 	}
 }
 
-/* Whether all that was stored since the last check, or the start, has arrived. */
+/* Returns whether all stores since the last check, or since the start, have arrived. */
 static inline int has_arrived(sci_sequence_t sequence, sci_remote_segment_t segment)
 {
 	sci_sequence_status_t status;
@@ -243,13 +243,13 @@ static inline int has_arrived(sci_sequence_t sequence, sci_remote_segment_t segm
 
 	status = SCICheckSequence(sequence, NO_FLAGS, &error);
 	must(error, "cannot check the sequence");
-	/* After an error that is over, stores may be repeated at once. */
+	/* When the error is over, stores may be repeated at once. */
 	if (status == SCI_SEQ_NOT_RETRIABLE || status == SCI_SEQ_PENDING)
 		start_sequence(sequence, segment);
 	return status == SCI_SEQ_OK;
 }
 
-/* Until the client has disconnected: who leaves first must not take the last word along. */
+/* Waits until the client has disconnected, because it still reads the last message of this side. */
 static inline void wait_for_end(sci_local_segment_t segment)
 {
 	sci_segment_cb_reason_t reason;

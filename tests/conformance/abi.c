@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The raw interface: numbers, layouts, what is written back, and what a hostile or mistaken
- * caller gets. Without the library.
+ * The raw interface, without the library: numbers, layouts, results that are written back, and the
+ * errors of hostile or mistaken callers.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -31,7 +31,7 @@ static void abi_numbers(void)
 
 	for (i = 0; i < ARRAY_SIZE(numbers); i++) {
 		expect(numbers[i] == of_header[i]);
-		/* Known to the driver, whatever it makes of such an argument. */
+		/* The driver knows the number, whatever it returns for such an argument. */
 		expect(ioctl(endpoint, numbers[i], 0) != -1 || errno != ENOTTY);
 	}
 }
@@ -45,7 +45,7 @@ static void abi_unknown(void)
 	expect_error(ioctl(endpoint, _IO('s', 0), argument), ENOTTY);
 	expect_error(ioctl(endpoint, _IOWR('s', 18, __u64), argument), ENOTTY);
 	expect_error(ioctl(endpoint, _IOWR('s', 200, __u64), argument), ENOTTY);
-	/* Another driver's, and known ones with other sizes. */
+	/* The number of another driver, and known numbers with other sizes. */
 	expect_error(ioctl(endpoint, 0x5401, argument), ENOTTY);
 	expect_error(ioctl(endpoint, _IOWR('s', 3, char[200]), argument), ENOTTY);
 }
@@ -82,7 +82,7 @@ static void guard(union guarded *guarded)
 	memset(guarded, 0xcd, sizeof(*guarded));
 }
 
-/* Nothing but the given part of the argument has changed. */
+/* Checks that only the given part of the argument has changed. */
 static void expect_only(const union guarded *now_there, const union guarded *before, size_t start,
 			size_t len)
 {
@@ -128,7 +128,7 @@ static void abi_connect_self(void)
 		    sizeof(struct scif_port_id));
 }
 
-/* A request to accept at a listener of this process. */
+/* A request that waits for accept at a listener of this process. */
 struct incoming {
 	struct peer *peer;
 	long endpoint;
@@ -239,7 +239,7 @@ static void abi_handle_opaque(void)
 		for (j = 0; j < i; j++)
 			expect(handle[j] != handle[i]);
 	}
-	/* In any order. */
+	/* The handles can be used in any order. */
 	for (i = 15; i >= 0; i--)
 		expect_value(ioctl(expect_ok(scif_open()), SCIF_ACCEPTREG, &handle[i]), 0);
 }
@@ -299,7 +299,7 @@ static void abi_handle_thread(void)
 	struct incoming incoming = new_incoming();
 	__u64 handle = accept_request(&incoming);
 
-	/* Threads are of one process. */
+	/* All threads belong to the same process. */
 	expect(!thread_result(in_thread(take_handle, &handle)));
 }
 
@@ -334,12 +334,12 @@ static void abi_bad_address(void)
 			     EFAULT);
 		expect_error(ioctl(pair.here, numbers[by_address[i]], (void *)-4096L), EFAULT);
 	}
-	/* Nothing was done to either. */
+	/* Neither endpoint has changed. */
 	expect_ok(scif_bind(endpoint, 0));
 	expect_value(poll_for(pair.here, POLLIN | POLLOUT, 0), POLLOUT);
 }
 
-/* A place for an argument that ends where the memory ends. */
+/* Returns an address for an argument that ends where the memory ends. */
 static void *at_end_of_memory(size_t size)
 {
 	unsigned char *memory = pages(2);
@@ -380,7 +380,7 @@ static void abi_short_structure(void)
 	expect_value(ioctl(windows.pair.here, SCIF_UNREG, unregister), 0);
 }
 
-/* An argument that can be read but not written: the result can't be told. */
+/* An argument that is readable but not writable: the result can't be returned. */
 static void abi_unwritable_result(void)
 {
 	struct incoming incoming = new_incoming();
@@ -395,12 +395,12 @@ static void abi_unwritable_result(void)
 	window->prot = READ_WRITE;
 	expect_value(mprotect(window, PAGE, PROT_READ), 0);
 	expect_error(ioctl(pair.here, SCIF_REG, window), EFAULT);
-	/* A window that nobody knows of would be lost. */
+	/* A window whose offset the caller does not get would be lost. */
 	wait_until(!locked());
 	request->flags = SCIF_ACCEPT_SYNC;
 	expect_value(mprotect(request, PAGE, PROT_READ), 0);
 	expect_error(ioctl(incoming.listener, SCIF_ACCEPTREQ, request), EFAULT);
-	/* Likewise a connection: it is accepted by the next call, or its other end is told. */
+	/* The same holds for a connection: the next call accepts it, or its other end is reset. */
 	if (!scif_accept(incoming.listener, &from, &accepted, 0))
 		return;
 	expect(ask(incoming.peer, DO_POLL, incoming.endpoint, POLLOUT, -1) & POLLOUT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * accept.
+ * Cases of accept.
  */
 #include "../harness/suite.h"
 
@@ -17,7 +17,7 @@ static struct listener new_listener(int backlog)
 	return listener;
 }
 
-/* The peer asks for a connection and does not wait. */
+/* Lets the peer request a connection without waiting. */
 static long ask_for_connection(struct peer *peer, __u16 port)
 {
 	long endpoint = expect_ok(ask(peer, DO_OPEN));
@@ -51,7 +51,7 @@ static void accept_null(void)
 	expect_value(poll_for(listener.endpoint, POLLIN, -1), POLLIN);
 	expect_error(scif_accept(listener.endpoint, NULL, &accepted, 0), EINVAL);
 	expect_error(scif_accept(listener.endpoint, &from, NULL, 0), EINVAL);
-	/* The request is still there. */
+	/* The request is still in the queue. */
 	expect_ok(scif_accept(listener.endpoint, &from, &accepted, 0));
 }
 
@@ -143,7 +143,7 @@ static void accept_same_port(void)
 
 	expect_ok(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC));
 	expect_ok(ask(peer, DO_POLL, endpoint, POLLOUT, -1));
-	/* A connected endpoint does not tell its port; but it keeps it taken. */
+	/* A connected endpoint keeps its port in use, although no call returns the port. */
 	expect_value(scif_close(listener.endpoint), 0);
 	expect_error(scif_bind(other, listener.port), EINVAL);
 	expect_value(scif_close(accepted), 0);
@@ -174,14 +174,14 @@ static void accept_interrupted(void)
 
 	interrupt_repeatedly(false);
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC), EINTR);
-	/* With SA_RESTART, too. */
+	/* SA_RESTART makes no difference. */
 	interrupt_repeatedly(true);
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC), EINTR);
 	stop_interrupting();
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, 0), EAGAIN);
 }
 
-/* What a thread has made of accept: the endpoint, or the negative errno. */
+/* Accepts in a thread. Returns the endpoint, or the negative errno. */
 static void *accept_one(void *data)
 {
 	struct listener *listener = data;
@@ -201,7 +201,7 @@ static void accept_closed_meanwhile(void)
 
 	for (i = 0; i < 3; i++)
 		thread[i] = in_thread(accept_one, &listener);
-	/* Whether they wait already or find it closed, they come back. */
+	/* Calls that wait and calls that find the listener closed both return. */
 	poll(NULL, 0, A_MOMENT);
 	expect_value(scif_close(listener.endpoint), 0);
 	for (i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * bind and listen.
+ * Cases of bind and listen.
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -48,7 +48,7 @@ static void bind_privileged(void)
 	drop_privileges(0);
 	expect_error(scif_bind(endpoint, 1), EACCES);
 	expect_error(scif_bind(endpoint, 1023), EACCES);
-	/* It is still unbound. */
+	/* The endpoint is still unbound. */
 	expect_error(scif_listen(endpoint, 1), EINVAL);
 	expect_ok(scif_bind(endpoint, 0));
 }
@@ -86,7 +86,7 @@ static void bind_already_bound(void)
 	expect_error(scif_bind(endpoint, 0), EINVAL);
 	expect_error(scif_bind(endpoint, port), EINVAL);
 	expect_error(scif_bind(endpoint, 3002), EINVAL);
-	/* It still has the first, and did not get the others. */
+	/* The endpoint still has the first port, and did not get the others. */
 	expect_error(scif_bind(other, port), EINVAL);
 	expect_value(scif_bind(other, 3002), 3002);
 }
@@ -129,7 +129,7 @@ static void bind_free_after_close(void)
 	int i;
 
 	expect_value(scif_close(endpoint), 0);
-	/* A listener's is free, too, every time. */
+	/* The port of a listener is free after each close, too. */
 	for (i = 0; i < 20; i++)
 		expect_value(scif_close(listening(&again, 1)), 0);
 	expect(again == port);
@@ -150,15 +150,15 @@ static void bind_ports_exhausted(void)
 		count += port > 0;
 	} while (port > 0);
 	expect_error(scif_bind(endpoint[count], 0), ENOSPC);
-	/* But for some that others have. */
+	/* All ports were bound, except some that other endpoints have. */
 	expect(count > 64000 - 1000 && count <= 65536 - SCIF_PORT_RSVD);
-	/* connect needs a port, too. */
+	/* connect needs a free port, too. */
 	expect_error(connect_to(last, own_node(), run.agent[0].port), ENOSPC);
 	expect_value(scif_close(endpoint[0]), 0);
 	expect_ok(scif_bind(last, 0));
 }
 
-/* Every call with a descriptor that is not an endpoint. */
+/* Checks that every call refuses a descriptor that is not an endpoint. */
 static void expect_refused(int fd, int error)
 {
 	struct scif_port_id to = { .node = 0, .port = 3003 };
@@ -254,7 +254,9 @@ static void listen_backlog_limits(void)
 	}
 	more = expect_ok(scif_open());
 	expect_error(connect_to(more, peer_node(peer), port), ECONNREFUSED);
-	/* Those in the queue are not hurt, and with room it can try again. */
+	/*
+	 * Requests in the queue stay. When there is room, the refused endpoint can connect again.
+	 */
 	for (i = 0; i < 3; i++) {
 		expect_ok(ask(peer, DO_ACCEPT, listener, SCIF_ACCEPT_SYNC));
 		expect(poll_for(endpoint[i], POLLOUT, -1) == POLLOUT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What this suite consists of.
+ * The parts of the conformance suite.
  */
 #include "../harness/suite.h"
 
@@ -31,9 +31,9 @@ static const struct test_case *const all_cases[] = {
 const struct suite suite = {
 	.name = "conformance",
 	.about_rules =
-		"Every sentence of the specification that can be tested, and what tests it.\n"
+		"Every sentence of the specification that can be tested, and the cases that test it.\n"
 		"Sources: the specification by part (ABI, semantics, security), the header of the\n"
-		"original kernel interface, its manual pages, and what was decided here.\n",
+		"original kernel interface, its manual pages, and decisions of this project.\n",
 	.cases = all_cases,
 	.agent_port = 2000,
 };

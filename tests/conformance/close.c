@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * close, and what it does to the other end.
+ * Cases of close, and its effect on the other end.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ static void close_rejects_pending(void)
 		expect(poll_for(endpoint[i], POLLOUT, -1) & POLLOUT);
 		expect_error(connect_to(endpoint[i], peer_node(peer), port), ECONNREFUSED);
 	}
-	/* At once: far from any time that somebody would give up after, and from a hang. */
+	/* The call returns at once, and not after some timeout. */
 	expect(now() - started < 1000ULL * runner.limit / 20);
 }
 
@@ -84,7 +84,7 @@ static void close_rejects_waiting(void)
 	port = answer(pair.peer, 0);
 	pair.here = expect_ok(scif_open());
 	thread = in_thread(close_listener_later, &pair);
-	/* This one waits, blocking. */
+	/* This connect waits, as the endpoint is blocking. */
 	expect_error(connect_to(pair.here, peer_node(pair.peer), port), ECONNREFUSED);
 	thread_result(thread);
 }
@@ -97,7 +97,7 @@ static void close_kills_pending(void)
 	expect_ok(ask(peer, DO_LISTENER, 8));
 	set_nonblock(endpoint, true);
 	expect_error(connect_to(endpoint, peer_node(peer), answer(peer, 0)), EINPROGRESS);
-	/* The listener's process is killed; the same as a close. */
+	/* A killed listener has the same effect as a close. */
 	begin(peer, DO_DIE);
 	expect(poll_for(endpoint, POLLOUT, -1) & POLLOUT);
 	expect_error(connect_to(endpoint, peer_node(peer), answer(peer, 0)), ECONNREFUSED);
@@ -122,7 +122,7 @@ static void close_simultaneous(void)
 
 	for (i = 0; i < 50; i++) {
 		pair = connected_to(peer);
-		/* With data under way on top of it. */
+		/* Data is in flight, too. */
 		expect_value(scif_send(pair.here, &byte, 1, 0), 1);
 		begin(peer, DO_CLOSE, pair.there);
 		expect_value(scif_close(pair.here), 0);
@@ -172,7 +172,7 @@ static void close_resets_calls(void)
 	expect_error(scif_fence_mark(pair->here, SCIF_FENCE_INIT_SELF, &mark), ECONNRESET);
 	expect_error(scif_fence_mark(pair->here, SCIF_FENCE_INIT_PEER, &mark), ECONNRESET);
 	expect_error(scif_fence_wait(pair->here, mark), ECONNRESET);
-	/* Before it is looked at whether that is a mark. */
+	/* The close has precedence over an invalid mark. */
 	expect_error(scif_fence_wait(pair->here, -1), ECONNRESET);
 	expect_error(scif_fence_signal(pair->here, windows.offset, 1, windows.peer_offset, 1,
 				       SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL), ECONNRESET);
@@ -186,7 +186,7 @@ static void close_endpoint_used_up(void)
 
 	expect_ok(ask(pair.peer, DO_CLOSE, pair.there));
 	wait_for_hangup(pair.here);
-	/* It was connected, so it is neither free nor to be connected again. */
+	/* The endpoint was connected, so it is not free, and can't connect again. */
 	expect_error(connect_to(pair.here, own_node(), 3009), EISCONN);
 	expect_error(scif_bind(pair.here, 0), EISCONN);
 	expect_error(scif_listen(pair.here, 1), EISCONN);
@@ -200,7 +200,7 @@ static void close_unpins(void)
 	expect_value(locked(), before + 16 * PAGE);
 	expect_value(scif_close(windows.pair.here), 0);
 	wait_until(locked() == before);
-	/* The peer has not closed its end yet, and need not for that; its own goes, too. */
+	/* The peer need not close its end for this. Its own window goes, too. */
 	wait_until(!ask(windows.pair.peer, DO_LOCKED));
 }
 
@@ -215,7 +215,7 @@ static void close_rma_completes(void)
 					  windows.peer_offset, 0), 0);
 	}
 	expect_value(scif_close(windows.pair.here), 0);
-	/* The memory here is ours again: this must not get into the copy. */
+	/* The memory belongs to this process again, so this store must not get into the copy. */
 	memset(windows.memory, 0xff, windows.len);
 	expect_value(ask(windows.pair.peer, DO_DIFFERS, windows.peer_memory, 4, windows.len), -1);
 }
@@ -232,7 +232,7 @@ static void close_peers_rma_completes(void)
 	expect_value(scif_close(pair->here), 0);
 	expect_value(differs(windows.memory, 7, windows.len), -1);
 	memset(windows.memory, 0x11, windows.len);
-	/* And nothing comes later. */
+	/* Nothing arrives later. */
 	expect(ask(pair->peer, DO_POLL, pair->there, 0, -1) & POLLHUP);
 	expect_value(differs_from_byte(windows.memory, 0x11, windows.len), -1);
 }
@@ -267,7 +267,10 @@ static void close_while_blocked(void)
 
 	poll(NULL, 0, A_MOMENT);
 	expect_value(scif_close(pair.here), 0);
-	/* As with files, the call keeps the endpoint until it returns; the peer ends it. */
+	/*
+	 * As with files, the call keeps the endpoint until it returns. The peer's close ends the
+	 * call.
+	 */
 	expect_ok(ask(pair.peer, DO_CLOSE, pair.there));
 	result = (long)thread_result(thread);
 	expect(result == -ECONNRESET || result == -EINTR || result == -ENOTCONN ||
@@ -291,7 +294,7 @@ static void close_unaccepted(void)
 	expect(ask(peer, DO_POLL, endpoint, 0, -1) & POLLHUP);
 }
 
-/* Connections come and go, some with windows and copies in flight, this end or that first. */
+/* Makes and closes connections, some with windows and copies in flight, either end first. */
 static void *churn(void *data)
 {
 	struct peer *peer = data;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * connect, waiting and not.
+ * Cases of connect, waiting and not.
  */
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "../harness/suite.h"
 
-/* A listener at a new peer, and where it is. */
+/* A listener of a new peer, with its node and port. */
 struct destination {
 	struct peer *peer;
 	int listener;
@@ -45,7 +45,7 @@ static void connect_returns_own_port(void)
 	expect_ok(end(to.peer));
 	expect(port >= SCIF_PORT_RSVD);
 	expect(answer(to.peer, 0) == own_node() && answer(to.peer, 1) == port);
-	/* It is in use now. */
+	/* The port is in use now. */
 	expect_error(scif_bind(other, port), EINVAL);
 }
 
@@ -84,7 +84,7 @@ static void connect_port_zero(void)
 
 	expect_error(connect_to(endpoint, peer_node(peer), 0), EINVAL);
 	expect_error(connect_to(endpoint, own_node(), 0), EINVAL);
-	/* It is still as new. */
+	/* The endpoint is unchanged. */
 	expect_ok(scif_bind(endpoint, 0));
 	expect_error(connect_to(endpoint, peer_node(peer), 0), EINVAL);
 }
@@ -96,7 +96,7 @@ static void connect_listening(void)
 	int endpoint = listening(&port, 1);
 
 	expect_error(connect_to(endpoint, to.node, to.port), EOPNOTSUPP);
-	/* Not to itself either. */
+	/* An endpoint can't connect to itself either. */
 	expect_error(connect_to(endpoint, own_node(), port), EOPNOTSUPP);
 }
 
@@ -107,7 +107,7 @@ static void connect_connected(void)
 
 	expect_error(connect_to(pair.here, to.node, to.port), EISCONN);
 	expect_error(ask(pair.peer, DO_CONNECT, pair.there, to.node, to.port), EISCONN);
-	/* Nobody was asked. */
+	/* The listener got no request. */
 	expect_error(ask(to.peer, DO_ACCEPT, to.listener, 0), EAGAIN);
 }
 
@@ -133,7 +133,7 @@ static void connect_refused_stays_bound(void)
 	expect_error(connect_to(endpoint, peer_node(peer), 3006), ECONNREFUSED);
 	expect_error(scif_bind(endpoint, 0), EINVAL);
 	expect_error(scif_bind(other, 3005), EINVAL);
-	/* One that was bound by connect itself is bound, too, and can listen even. */
+	/* An endpoint that connect itself has bound is bound, too, and can even listen. */
 	expect_error(connect_to(third, peer_node(peer), 3006), ECONNREFUSED);
 	expect_error(scif_bind(third, 0), EINVAL);
 	expect_value(scif_listen(third, 1), 0);
@@ -193,13 +193,13 @@ static void connect_interrupted(void)
 	struct destination to = new_destination(1);
 	int endpoint = expect_ok(scif_open());
 
-	/* The same with SA_RESTART: to ask once more would be another request. */
+	/* SA_RESTART makes no difference, because a repeated call would be another request. */
 	interrupt_repeatedly(false);
 	expect_error(connect_to(endpoint, to.node, to.port), EINTR);
 	interrupt_repeatedly(true);
 	expect_error(connect_to(endpoint, to.node, to.port), EINTR);
 	stop_interrupting();
-	/* Nothing stays queued, so there is room for it: the backlog is 1. */
+	/* No request stays in the queue, so there is room for the next one: the backlog is 1. */
 	wait_until(!ask(to.peer, DO_POLL, to.listener, POLLIN, 0));
 	begin(to.peer, DO_ACCEPT, to.listener, SCIF_ACCEPT_SYNC);
 	expect_ok(connect_to(endpoint, to.node, to.port));
@@ -235,7 +235,7 @@ static void connect_gives_up(void)
 		kill(child, SIGKILL);
 		expect_value(child_signal(child), SIGKILL);
 	}
-	/* Whatever became of the dead, the one that lives is accepted. */
+	/* The living endpoint is accepted, whatever happened to the dead ones. */
 	endpoint = begin_connect(&to);
 	while (!(poll_for(endpoint, POLLOUT, 10) & POLLOUT)) {
 		expect_ok(ask(to.peer, DO_POLL, to.listener, POLLIN, 10));
@@ -251,7 +251,7 @@ static void connect_withdrawn(void)
 
 	expect(ask(to.peer, DO_POLL, to.listener, POLLIN, -1) == POLLIN);
 	expect_value(scif_close(endpoint), 0);
-	/* Events follow each other on the way to the peer; this one comes after the close. */
+	/* Events reach the peer in order, and this one comes after the close. */
 	wait_until(!(ask(to.peer, DO_POLL, to.listener, POLLIN, 0) & POLLIN));
 	expect_error(ask(to.peer, DO_ACCEPT, to.listener, 0), EAGAIN);
 }
@@ -282,7 +282,7 @@ static void connect_same_destination(void)
 		expect(poll_for(here[i], POLLOUT, -1) & POLLOUT);
 		expect(connect_to(here[i], to.node, to.port) == answer(to.peer, 1));
 	}
-	/* Each leads to the endpoint that was accepted for it. */
+	/* Each connection leads to the endpoint that was accepted for it. */
 	for (i = 0; i < 32; i++) {
 		number = 1000 + i;
 		expect_value(scif_send(here[i], &number, 4, SCIF_SEND_BLOCK), 4);
@@ -294,7 +294,7 @@ static void connect_same_destination(void)
 	}
 }
 
-/* Both ask at the same time, from the port on which the other asks for them, too. */
+/* Both ends connect at the same time, each from the port to which the other end connects. */
 static void connect_crossing(void)
 {
 	struct destination to = new_destination(4);
@@ -315,7 +315,7 @@ static void connect_crossing(void)
 	expect_ok(ask(to.peer, DO_CONNECT, there, own_node(), port));
 	expect_value(poll_for(here, POLLOUT, -1), POLLOUT);
 	expect_ok(connect_to(here, to.node, to.port));
-	/* Two connections, each with its own bytes. */
+	/* There are two connections, each with its own bytes. */
 	expect_value(scif_send(here, "one", 4, SCIF_SEND_BLOCK), 4);
 	expect_value(ask(to.peer, DO_RECV, there_accepted, memory, 4, SCIF_RECV_BLOCK), 4);
 	expect_value(ask(to.peer, DO_SEND, there, memory, 4, SCIF_SEND_BLOCK), 4);
@@ -334,7 +334,7 @@ static void nonblock_in_progress(void)
 	expect_ok(ask(to.peer, DO_ACCEPT, to.listener, 0));
 	expect_value(poll_for(endpoint, POLLIN | POLLOUT, -1), POLLOUT);
 	expect_ok(connect_to(endpoint, to.node, to.port));
-	/* It was asked once. */
+	/* There was only one request. */
 	expect_error(ask(to.peer, DO_ACCEPT, to.listener, 0), EAGAIN);
 }
 
@@ -363,7 +363,7 @@ static void nonblock_refused(void)
 	expect(poll_for(endpoint, POLLOUT, -1) & POLLOUT);
 	expect_error(connect_to(endpoint, peer_node(peer), 3008), ECONNREFUSED);
 	expect_value(poll_for(endpoint, POLLOUT, 0), POLLERR);
-	/* The same endpoint once more, to a listener now. */
+	/* Connects the same endpoint again, now to a listener. */
 	listener = expect_ok(ask(peer, DO_LISTENER, 1));
 	port = answer(peer, 0);
 	expect_error(connect_to(endpoint, peer_node(peer), port), EINPROGRESS);
@@ -377,7 +377,7 @@ static void nonblock_blocking_collects(void)
 	struct destination to = new_destination(1);
 	int endpoint = begin_connect(&to);
 
-	/* Begun without waiting, ended with waiting. */
+	/* The connect began without waiting, and its result is collected with waiting. */
 	set_nonblock(endpoint, false);
 	begin(to.peer, DO_ACCEPT, to.listener, SCIF_ACCEPT_SYNC);
 	expect_ok(connect_to(endpoint, to.node, to.port));

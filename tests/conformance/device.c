@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * device: memory of a device of this node, for peers; and addresses of a peer's memory, for
- * devices. Raw calls of linux/scif_services.h.
+ * Cases of device memory: memory of a device of this node, for peers, and addresses of a peer's
+ * memory, for devices. The cases make raw calls of linux/scif_services.h.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -40,7 +40,7 @@ static long register_part(int endpoint, int fd, __u64 from, __u64 len, __u32 pro
 	return ioctl(endpoint, SCIF_MEMORY_REGISTER, &argument) ? -1 : argument.offset;
 }
 
-/* Where a BAR of a device begins, and the last byte; 0 if it has none. */
+/* Returns the address of a device's BAR and of its last byte, or 0 if there is no such BAR. */
 static __u64 bar(const char *folder, int number, __u64 *last)
 {
 	char path[256], line[128];
@@ -73,16 +73,16 @@ static unsigned char *map_bar(const char *folder, int number, long offset, long 
 	return mapped;
 }
 
-/* The end of the device's memory, as this process sees it and as a window. */
+/* The end of the device's memory, as this process maps it, and as a window. */
 struct device {
 	struct pair pair;
 	unsigned char *memory;
-	/* The BAR. */
+	/* First and last address of the BAR. */
 	__u64 first, last;
 	__u64 address;
 	int fd;
 	off_t offset;
-	/* LEN bytes of the peer, and a window of them. */
+	/* LEN bytes of the peer, and the offset of their window. */
 	__s64 there;
 	off_t peer_offset;
 };
@@ -112,7 +112,7 @@ static struct device device_window(void)
 	return device;
 }
 
-/* --- A peer reads and writes it --- */
+/* --- A peer reads and writes the device's memory --- */
 
 static void device_memory_by_peer(void)
 {
@@ -132,7 +132,7 @@ static void device_memory_by_peer(void)
 				 device.offset, flags[i]), 0);
 		expect_value(ask(pair->peer, DO_DIFFERS, device.there, 20 + i, LEN), -1);
 	}
-	/* A few bytes, of no alignment. */
+	/* A few unaligned bytes. */
 	ask(pair->peer, DO_FILL, device.there, 30, 100);
 	expect_value(ask(pair->peer, DO_VWRITETO, pair->there, device.there, 100,
 			 device.offset + PAGE - 33, SYNC), 0);
@@ -194,7 +194,7 @@ static void device_memory_mapped(void)
 		   answer(device.pair.peer, 0) == 78);
 }
 
-/* A part, through another connection, for reading only. */
+/* A part of the memory, through another connection, for reading only. */
 static void device_memory_part(void)
 {
 	struct device device = device_window();
@@ -213,7 +213,7 @@ static void device_memory_part(void)
 	expect_value(scif_unregister(other.here, part, PAGE), 0);
 }
 
-/* --- Where it can't be --- */
+/* --- Modes without device memory --- */
 
 static void device_unreached_peer(void)
 {
@@ -222,7 +222,7 @@ static void device_unreached_peer(void)
 
 	expect_error(register_part(device.pair.here, device.fd, 0, LEN, READ_WRITE), EOPNOTSUPP);
 	expect_error(register_part(here.here, device.fd, 0, LEN, READ_WRITE), EOPNOTSUPP);
-	/* The connection is as good as before. */
+	/* The connection still works. */
 	expect_value(scif_vwriteto(device.pair.here, "1", 1, device.peer_offset, SYNC), 0);
 }
 
@@ -241,7 +241,7 @@ static void device_unreached_arguments(void)
 	expect_error(create(endpoint, device.address, PAGE, READ_WRITE), EPERM);
 }
 
-/* Some RAM: the physical address of a page of this process. */
+/* Returns the physical address of a page of this process, which is RAM. */
 static __u64 some_ram(void)
 {
 	unsigned char *memory = pages(1);
@@ -263,7 +263,7 @@ static void device_no_memory(void)
 	expect(ram != 0);
 	expect_error(create(endpoint, ram, PAGE, READ_WRITE), EINVAL);
 	expect_error(create(endpoint, 1 << 20, PAGE, READ_WRITE), EINVAL);
-	/* Nothing at all. */
+	/* Addresses without memory or devices. */
 	expect_error(create(endpoint, 1ULL << 45, PAGE, READ_WRITE), EINVAL);
 	expect_error(create(endpoint, -PAGE, PAGE, READ_WRITE), EINVAL);
 	expect_error(create(endpoint, -PAGE, 2 * PAGE, READ_WRITE), EINVAL);
@@ -297,7 +297,7 @@ static int find(int endpoint, off_t offset, __u64 len, __u64 *address, __u64 *co
 	return result;
 }
 
-/* What lies at an address: in a BAR of some device. NULL if it is in none. */
+/* Returns the memory at an address in a BAR of some device, or NULL if it is in none. */
 static unsigned char *behind(__u64 address, long len)
 {
 	char folder[64];
@@ -327,7 +327,7 @@ static void remote_address_found(void)
 			  &contiguous), 0);
 	expect(address % PAGE == 0 && contiguous % PAGE == 0);
 	expect(contiguous >= (__u64)PAGE && contiguous <= (__u64)windows.len);
-	/* From inside of a page, to inside of it. */
+	/* The range begins and ends inside a page. */
 	expect_value(find(windows.pair.here, windows.peer_offset + 100, 200, &next, &rest), 0);
 	expect(next == address + 100 && rest == 200);
 	expect_value(find(windows.pair.here, windows.peer_offset + PAGE, PAGE, &next, &rest), 0);
@@ -335,7 +335,7 @@ static void remote_address_found(void)
 	expect(contiguous == (__u64)PAGE || next == address + PAGE);
 	if (run.topology == TOPOLOGY_LOOPBACK)
 		return;
-	/* What a device would find there. */
+	/* Loads what a device would find at that address. */
 	memory = behind(address, PAGE);
 	expect(memory);
 	ask(windows.pair.peer, DO_FILL, windows.peer_memory, 5, PAGE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * fence_mark, fence_wait and fence_signal.
+ * Cases of fence_mark, fence_wait and fence_signal.
  */
 #include "../harness/suite.h"
 
@@ -88,7 +88,7 @@ static void wait_idle(void)
 	expect_value(scif_fence_mark(pair.here, PEER, &peer), 0);
 	expect_value(scif_fence_wait(pair.here, self), 0);
 	expect_value(scif_fence_wait(pair.here, peer), 0);
-	/* As often as anybody likes. */
+	/* A mark can be waited for any number of times. */
 	expect_value(scif_fence_wait(pair.here, self), 0);
 	expect_value(scif_fence_wait(pair.here, peer), 0);
 }
@@ -139,7 +139,7 @@ static void wait_many(void)
 					  windows.peer_offset, 0), 0);
 		expect_value(scif_fence_mark(pair->here, SELF, &mark[i]), 0);
 	}
-	/* In no order, and some of them twice. */
+	/* Waits in another order, and twice for some marks. */
 	for (i = 0; i < MARKS; i++)
 		expect_value(scif_fence_wait(pair->here, mark[(i * 37) % MARKS]), 0);
 	for (i = 0; i < MARKS; i += 100)
@@ -206,7 +206,7 @@ static void signal_local(void)
 
 	expect_value(signal_at(&windows, 64, 128, SELF | LOCAL), 0);
 	wait_until(word_at(&windows, 64) == LVAL);
-	/* Nothing at the peer, and nothing else here. */
+	/* The peer's words and other words here have not changed. */
 	expect_value(ask(windows.pair.peer, DO_DIFFERS_FROM_BYTE, windows.peer_memory, 0,
 			 windows.len), -1);
 	expect_value(differs_from_byte(windows.memory, 0, 64), -1);
@@ -246,7 +246,9 @@ static void signal_init_peer(void)
 	expect_value(signal_at(&windows, 40, 48, PEER | LOCAL | REMOTE), 0);
 	wait_until(word_at(&windows, 40) == LVAL);
 	wait_until(peer_word_at(&windows, 48) == RVAL);
-	/* Not the other way round, nor at the same offset on the other side. */
+	/*
+	 * The values are not swapped, and the words at the other side's offsets have not changed.
+	 */
 	expect(!word_at(&windows, 16) && !word_at(&windows, 32) && !word_at(&windows, 24) &&
 	       !word_at(&windows, 48));
 	expect(!peer_word_at(&windows, 8) && !peer_word_at(&windows, 16) &&
@@ -286,7 +288,7 @@ static void signal_unaligned(void)
 
 #define COUNTS	3000
 
-/* Where a count is seen that is less than one before, or 0. */
+/* Returns a count that is less than one before, or NULL if there is none. */
 static void *watch_count(void *data)
 {
 	struct windows *windows = data;
@@ -308,7 +310,7 @@ static void signal_counts(void)
 	__u64 seen = 0, count;
 	int i;
 
-	/* Some find that all transfers have ended, and some do not. */
+	/* Some fences find that all transfers are complete, and some do not. */
 	for (i = 1; i <= COUNTS; i++) {
 		if (i % 3)
 			expect_value(scif_writeto(windows.pair.here, windows.offset + PAGE,
@@ -348,7 +350,7 @@ static void signal_four_aligned(void)
 
 static void signal_page_end(void)
 {
-	/* Two pages, so that the first has a neighbour in the window. */
+	/* There are two pages, so that the first page has a neighbour in the window. */
 	struct windows windows = connected_windows(2);
 	int mark;
 
@@ -358,7 +360,7 @@ static void signal_page_end(void)
 	expect_errors(signal_at(&windows, 0, PAGE - 4, PEER | REMOTE), EINVAL, ENXIO);
 	expect_errors(signal_at(&windows, 2 * PAGE - 4, 0, SELF | LOCAL), EINVAL, ENXIO);
 	expect_errors(signal_at(&windows, 0, 2 * PAGE - 4, SELF | REMOTE), EINVAL, ENXIO);
-	/* The last one that fits. */
+	/* The last offset that fits. */
 	expect_value(signal_at(&windows, PAGE - 8, PAGE - 8, SELF | LOCAL | REMOTE), 0);
 	expect_value(scif_fence_mark(windows.pair.here, SELF, &mark), 0);
 	expect_value(scif_fence_wait(windows.pair.here, mark), 0);
@@ -378,7 +380,7 @@ static void signal_outside(void)
 	expect_error(signal_at(&windows, PAGE, 0, PEER | LOCAL), ENXIO);
 	expect_error(signal_at(&windows, 0, PAGE, PEER | REMOTE), ENXIO);
 	expect_error(signal_at(&windows, -PAGE, 0, SELF | LOCAL), ENXIO);
-	/* One of two is enough, and then the other is not written either. */
+	/* If one of the two offsets is bad, neither word is stored. */
 	expect_error(signal_at(&windows, 0, PAGE, SELF | LOCAL | REMOTE), ENXIO);
 	expect_error(signal_at(&windows, PAGE, 0, SELF | LOCAL | REMOTE), ENXIO);
 	expect_errors(scif_fence_signal(windows.pair.here, -8, 1, 0, 0, SELF | LOCAL), ENXIO,
@@ -420,7 +422,7 @@ static void signal_read_only(void)
 
 #define DATA_PAGES	512L
 
-/* In the peer: spins on the word behind the data, then looks at the data. */
+/* Runs in the peer: spins on the word behind the data, then checks the data. */
 static __s64 spin_and_check(const __s64 *argument)
 {
 	const unsigned char *memory = (const unsigned char *)argument[0];
@@ -495,7 +497,7 @@ static void signal_many(void)
 	struct pair *pair = &windows.pair;
 	int i;
 
-	/* Each has its own word; each arrives. */
+	/* Each signal has its own word, and each arrives. */
 	for (i = 0; i < 300; i++) {
 		expect_value(scif_writeto(pair->here, windows.offset + 3 * PAGE, 200,
 					  windows.peer_offset + 3 * PAGE, 0), 0);

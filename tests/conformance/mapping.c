@@ -8,7 +8,7 @@
 
 #include "../harness/suite.h"
 
-/* A pair of which the peer only has a window, with the pattern of its number. */
+/* Makes a pair in which only the peer has a window, with pattern 1. */
 static struct windows peers_window(long page_count, int prot)
 {
 	struct windows windows = { .pair = connected(), .len = page_count * PAGE };
@@ -43,7 +43,7 @@ static void expect_no_mapping(void *memory, int error, int other)
 	expect(found == error || found == other);
 }
 
-/* The signal that an access causes, or 0. */
+/* Finds the signal that an access causes, or 0. */
 static sigjmp_buf after_fault;
 
 static void on_fault(int signal)
@@ -67,7 +67,7 @@ static int access_signal(unsigned char *address, bool write)
 	return signal;
 }
 
-/* --- What is seen --- */
+/* --- Content of mappings --- */
 
 static void mmap_reads(void)
 {
@@ -87,7 +87,7 @@ static void mmap_writes(void)
 	unsigned char *memory = mapped(&windows, READ_WRITE);
 
 	fill(memory, 3, windows.len);
-	/* A load comes back after the stores before it have arrived. */
+	/* A load returns after the stores before it have arrived. */
 	expect_value(differs(memory, 3, windows.len), -1);
 	expect_value(ask(windows.pair.peer, DO_DIFFERS, windows.peer_memory, 3, windows.len), -1);
 	memory[4097] = 0x5a;
@@ -96,7 +96,7 @@ static void mmap_writes(void)
 			 1), -1);
 }
 
-/* In the peer: waits for each number and answers with its double. */
+/* Runs in a peer: waits for each number, and answers with its double. */
 static __s64 double_numbers(const __s64 *argument)
 {
 	__u64 *word = (__u64 *)argument[0];
@@ -120,7 +120,7 @@ static void mmap_words(void)
 	memset(word, 0, 128);
 	begin(windows.pair.peer, DO_RUN, windows.peer_memory, rounds);
 	for (round = 1; round <= rounds; round++) {
-		/* Both halves at once: the other side never sees one of them. */
+		/* Stores both halves at once. The other side never sees only one of them. */
 		__atomic_store_n(&word[0], round * 0x100000001, __ATOMIC_SEQ_CST);
 		while (__atomic_load_n(&word[8], __ATOMIC_SEQ_CST) != round * 0x200000002)
 			;
@@ -177,7 +177,7 @@ static void mmap_spans(void)
 	fill(memory, 5, windows.len);
 	expect_value(differs(memory, 5, windows.len), -1);
 	expect_value(ask(pair->peer, DO_DIFFERS, there, 5, windows.len), -1);
-	/* With the one in the middle gone, the mapping stays, but there is no new one. */
+	/* With the middle window unregistered, the mapping stays, but a new one is refused. */
 	expect_ok(ask(pair->peer, DO_UNREGISTER, pair->there, AT + PAGE, 2 * PAGE));
 	expect_value(differs(memory, 5, windows.len), -1);
 	expect_no_mapping(map(&windows, 0, windows.len, READ_WRITE), ENXIO, ENXIO);
@@ -193,7 +193,7 @@ static void mmap_outside(void)
 	expect_no_mapping(map(&windows, PAGE, 2 * PAGE, READ_WRITE), ENXIO, ENXIO);
 	expect_no_mapping(map(&windows, -PAGE, PAGE, READ_WRITE), ENXIO, ENXIO);
 	expect_no_mapping(map(&windows, 1L << 40, PAGE, READ_WRITE), ENXIO, ENXIO);
-	/* As a negative offset is one beyond all windows. */
+	/* A negative offset is beyond all windows. */
 	expect_no_mapping(scif_mmap(NULL, PAGE, SCIF_PROT_READ, 0, windows.pair.here, -PAGE),
 			  ENXIO, EOVERFLOW);
 }
@@ -239,7 +239,7 @@ static void mmap_mprotect(void)
 	expect_error(mprotect(memory + PAGE, PAGE, PROT_WRITE), EACCES);
 	expect_error(mprotect(memory, windows.len, PROT_READ | PROT_EXEC), EACCES);
 	expect_value(access_signal(memory, true), SIGSEGV);
-	/* Nor by the way of no access. */
+	/* Nor after its rights were removed. */
 	expect_value(mprotect(memory, windows.len, PROT_NONE), 0);
 	expect_error(mprotect(memory, windows.len, PROT_READ | PROT_WRITE), EACCES);
 }
@@ -265,7 +265,7 @@ static void mmap_mprotect_what_window_allows(void)
 	struct windows windows = peers_window(1, READ_WRITE);
 	unsigned char *memory = mapped(&windows, SCIF_PROT_READ);
 
-	/* The limit is the window's protection, or else that of the call; never more. */
+	/* The limit is the window's protection or that of the call, and never more. */
 	if (!mprotect(memory, PAGE, PROT_READ | PROT_WRITE))
 		expect_value(access_signal(memory, true), 0);
 	else
@@ -282,7 +282,7 @@ static void mmap_private(void)
 			       windows.peer_offset), EINVAL, EACCES);
 }
 
-/* --- How long it lives --- */
+/* --- Lifetime of mappings --- */
 
 static void mmap_unregister(void)
 {
@@ -291,7 +291,7 @@ static void mmap_unregister(void)
 	unsigned char *memory = mapped(&windows, READ_WRITE);
 
 	expect_ok(ask(pair->peer, DO_UNREGISTER, pair->there, windows.peer_offset, windows.len));
-	/* Also pages that were not looked at before. */
+	/* Also checks pages that were not loaded before. */
 	expect_value(differs(memory, 1, windows.len), -1);
 	fill(memory, 6, windows.len);
 	expect_value(differs(memory, 6, windows.len), -1);
@@ -341,7 +341,10 @@ static void mmap_peer_dies(void)
 
 	begin(windows.pair.peer, DO_DIE);
 	wait_for_hangup(windows.pair.here);
-	/* The process is gone; its memory is kept for us, or is not: no other's is seen. */
+	/*
+	 * The process has ended. Its memory is kept for this process, or is gone. Memory of other
+	 * processes is never seen.
+	 */
 	if (!access_signal(memory, false)) {
 		expect_value(differs(memory, 1, windows.len), -1);
 		fill(memory, 9, windows.len);
@@ -357,7 +360,7 @@ static void mmap_partial_unmap(void)
 	unsigned char *memory = mapped(&windows, READ_WRITE);
 	int i;
 
-	/* From the middle, from the start, from the end. */
+	/* Unmaps pages from the middle, from the start, and from the end. */
 	expect_value(scif_munmap(memory + 3 * PAGE, 2 * PAGE), 0);
 	expect_value(scif_munmap(memory, PAGE), 0);
 	expect_value(scif_munmap(memory + 7 * PAGE, PAGE), 0);
@@ -389,7 +392,7 @@ static void mmap_not_inherited(void)
 
 	memory[0] = 1;
 	expect_value(child_signal(in_child(touch, memory)), SIGSEGV);
-	/* Not even if the process asks for it. */
+	/* The process can't change this. */
 	expect(madvise(memory, PAGE, MADV_DOFORK) == -1);
 	expect_value(child_signal(in_child(touch, memory)), SIGSEGV);
 	expect(memory[0] == 1);
@@ -404,7 +407,7 @@ static void mmap_no_growth(void)
 	expect(mremap(memory, 2 * PAGE, 4 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
 	expect(mremap(memory, 2 * PAGE, 3 * PAGE, 0) == MAP_FAILED);
 	expect_value(access_signal(memory + PAGE, true), 0);
-	/* To move it is harmless, if it is allowed. */
+	/* Moving the mapping is harmless, if it is allowed. */
 	moved = mremap(memory, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages(2));
 	if (moved != MAP_FAILED)
 		memory = moved;
@@ -438,7 +441,7 @@ static void mmap_not_pinnable(void)
 	expect_value(differs(memory, 1, windows.len), -1);
 }
 
-/* Messages and copies whose memory is a mapping go byte by byte, or fail; nothing breaks. */
+/* Messages and copies whose memory is a mapping move byte by byte, or fail. Nothing breaks. */
 static void mmap_as_buffer(void)
 {
 	struct windows windows = peers_window(2, READ_WRITE);
@@ -477,7 +480,7 @@ static void mmap_staged(void)
 
 	expect_no_mapping(map(&windows, 0, windows.len, READ_WRITE), EOPNOTSUPP, EOPNOTSUPP);
 	expect_no_mapping(map(&windows, PAGE, PAGE, SCIF_PROT_READ), EOPNOTSUPP, EOPNOTSUPP);
-	/* Whatever else is wrong is said before. */
+	/* Other errors have precedence. */
 	expect_no_mapping(map(&windows, PAGE, windows.len, READ_WRITE), ENXIO, ENXIO);
 }
 

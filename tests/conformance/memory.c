@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * memory: pinned once and registered by many connections, and the descriptor of it.
- * Raw calls of linux/scif_services.h.
+ * Cases of memory descriptors: memory that is pinned once, and registered by many connections. The
+ * cases make raw calls of linux/scif_services.h.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -17,7 +17,7 @@
 /* Bytes of the memory in most cases. */
 #define LEN	(8 * PAGE)
 
-/* Returns a descriptor. */
+/* Creates a memory descriptor, and returns it. */
 static int create(int endpoint, const void *address, long len, __u32 prot)
 {
 	struct scif_memory_create argument = {
@@ -31,7 +31,7 @@ static int create(int endpoint, const void *address, long len, __u32 prot)
 	return ioctl(endpoint, SCIF_MEMORY_CREATE, &argument) ? -1 : argument.fd;
 }
 
-/* Returns the offset of the window. */
+/* Registers a part of the memory, and returns the offset of the window. */
 static long register_part(int endpoint, int fd, __u64 from, __u64 len, off_t offset, __u32 prot,
 			  __u32 flags)
 {
@@ -53,12 +53,12 @@ static long register_all(int endpoint, int fd)
 	return register_part(endpoint, fd, 0, LEN, 0, READ_WRITE, 0);
 }
 
-/* What peers and cases mostly have: two connections, memory, and its descriptor. */
+/* The setting of most cases: a peer with two connections, memory, and its descriptor. */
 struct shared {
 	struct peer *peer;
 	struct pair one, two;
 	unsigned char *memory;
-	/* LEN bytes of the peer, to copy through. */
+	/* Address of LEN bytes of the peer, for copies. */
 	__s64 there;
 	int fd;
 };
@@ -75,7 +75,7 @@ static struct shared shared_memory(void)
 	return shared;
 }
 
-/* Whether the peer reads at that offset what is here. */
+/* Checks that the peer reads the bytes at `here` at that offset. */
 static void expect_seen(struct shared *shared, struct pair *pair, off_t offset, const void *here,
 			long len)
 {
@@ -88,7 +88,7 @@ static void expect_seen(struct shared *shared, struct pair *pair, off_t offset, 
 	expect(answer(shared->peer, 0) == first);
 }
 
-/* --- Windows of it --- */
+/* --- Windows of the memory --- */
 
 static void memory_many_connections(void)
 {
@@ -101,7 +101,7 @@ static void memory_many_connections(void)
 		pair[i] = connected_to(shared.peer);
 		offset[i] = expect_ok(register_all(pair[i].here, shared.fd));
 	}
-	/* What is written through one is read through the others. */
+	/* Bytes written through one window are read through the others. */
 	for (i = 0; i < 8; i++) {
 		ask(shared.peer, DO_FILL, shared.there, 10 + i, LEN);
 		expect_value(ask(shared.peer, DO_VWRITETO, pair[i].there, shared.there, LEN,
@@ -112,7 +112,7 @@ static void memory_many_connections(void)
 				 LEN, offset[(i + 5) % 8], SYNC), 0);
 		expect_value(ask(shared.peer, DO_DIFFERS, shared.there, 10 + i, LEN), -1);
 	}
-	/* Each goes by itself, in any order; the others stay. */
+	/* Windows can be unregistered in any order. The others stay. */
 	for (i = 0; i < 8; i += 2)
 		expect_value(scif_unregister(pair[i].here, offset[i], LEN), 0);
 	for (i = 0; i < 8; i++) {
@@ -147,7 +147,7 @@ static void memory_part(void)
 	off_t offset;
 	long i;
 
-	/* Each page by itself, and all but the outer ones. */
+	/* Registers each page by itself, and all but the outer pages. */
 	for (i = 0; i < LEN / PAGE; i++) {
 		offset = expect_ok(register_part(shared.one.here, shared.fd, i * PAGE, PAGE, 0,
 						 READ_WRITE, 0));
@@ -200,14 +200,14 @@ static void memory_fixed(void)
 				   SCIF_MAP_FIXED), at);
 	expect_error(register_part(shared.one.here, shared.fd, 0, PAGE, at + LEN - PAGE, READ_WRITE,
 				   SCIF_MAP_FIXED), EADDRINUSE);
-	/* In another connection it is another place. */
+	/* The second connection uses another offset. */
 	expect_value(register_part(shared.two.here, shared.fd, 0, LEN, at, READ_WRITE,
 				   SCIF_MAP_FIXED), at);
 	expect_error(register_part(shared.one.here, shared.fd, 0, PAGE, at + 1, READ_WRITE,
 				   SCIF_MAP_FIXED), EINVAL);
 	expect_error(register_part(shared.one.here, shared.fd, 0, PAGE, -PAGE, READ_WRITE, 0),
 		     EINVAL);
-	/* A wish that can't be had is not an error. */
+	/* If a wanted offset is in use, the call does not fail. */
 	expect(expect_ok(register_part(shared.one.here, shared.fd, 0, PAGE, at, READ_WRITE, 0)) !=
 	       at);
 }
@@ -230,7 +230,7 @@ static void memory_protection(void)
 		     EACCES);
 }
 
-/* Less than the memory allows: that counts. */
+/* A window may have fewer rights than its memory. */
 static void memory_protection_less(void)
 {
 	struct shared shared = shared_memory();
@@ -251,7 +251,7 @@ static void memory_protection_less(void)
 	expect_seen(&shared, &shared.one, reading, shared.memory, LEN);
 }
 
-/* Memory that may only be read can be shared for reading. */
+/* Read-only memory can be shared for reading. */
 static void memory_read_only(void)
 {
 	struct pair pair = connected();
@@ -280,7 +280,10 @@ static void memory_transfers(void)
 	expect_value(scif_writeto(shared.two.here, two, LEN, there_two, SYNC), 0);
 	expect_value(ask(shared.peer, DO_DIFFERS, shared.there, 1, LEN), -1);
 	expect_value(ask(shared.peer, DO_DIFFERS, other, 1, LEN), -1);
-	/* With the first window gone, the second one's memory is still there for engines. */
+	/*
+	 * With the first window unregistered, engines still reach the memory through the second
+	 * one.
+	 */
 	expect_value(scif_unregister(shared.one.here, one, LEN), 0);
 	ask(shared.peer, DO_FILL, other, 4, LEN);
 	expect_value(scif_readfrom(shared.two.here, two, LEN, there_two, SYNC), 0);
@@ -305,7 +308,7 @@ static void memory_mapped(void)
 			       PROT_READ | PROT_WRITE));
 	expect_value(ask(shared.peer, DO_POKE, first + PAGE, 77), 0);
 	wait_until(*here == 77);
-	/* A mapping keeps its own window only. */
+	/* A mapping keeps only its own window. */
 	expect_value(scif_unregister(shared.one.here, one, LEN), 0);
 	expect_value(ask(shared.peer, DO_MUNMAP, first, LEN), 0);
 	expect_value(ask(shared.peer, DO_POKE, second, 78), 0);
@@ -319,7 +322,7 @@ static void memory_mapped(void)
 	wait_until(!locked());
 }
 
-/* Together more than a small aperture has room for, were each to have a place of its own. */
+/* The windows together exceed a small aperture, unless they share their place in it. */
 static void memory_mapped_once(void)
 {
 	long len = 4 * MIB, mapped[8];
@@ -344,7 +347,7 @@ static void memory_mapped_once(void)
 	}
 }
 
-/* --- How long it lives --- */
+/* --- Lifetime of the memory --- */
 
 static void memory_outlives_windows(void)
 {
@@ -394,7 +397,7 @@ static void memory_peer_gone(void)
 	wait_for_hangup(shared.one.here);
 	expect_errors(register_all(shared.one.here, shared.fd), ECONNRESET, ENODEV);
 	expect_value(locked(), LEN);
-	/* It can be registered with another one. */
+	/* The memory can be registered with another connection. */
 	pair = connected();
 	offset = expect_ok(register_all(pair.here, shared.fd));
 	shared.peer = pair.peer;
@@ -402,7 +405,7 @@ static void memory_peer_gone(void)
 	expect_seen(&shared, &pair, offset, shared.memory, LEN);
 }
 
-/* --- Who has it, and who pays --- */
+/* --- Owners and charges --- */
 
 static void memory_limit_exact(void)
 {
@@ -416,14 +419,14 @@ static void memory_limit_exact(void)
 	expect_error(create(shared.one.here, more, 17 * PAGE, READ_WRITE), EAGAIN);
 	expect_value(locked(), 0);
 	fd = expect_ok(create(shared.one.here, more, 16 * PAGE, READ_WRITE));
-	/* There is no room left, and windows need none. */
+	/* The limit is reached, but windows need none of it. */
 	expect_ok(register_part(shared.one.here, fd, 0, 16 * PAGE, 0, READ_WRITE, 0));
 	expect_ok(register_part(shared.two.here, fd, 0, 16 * PAGE, 0, READ_WRITE, 0));
 	expect_error(create(shared.one.here, shared.memory, PAGE, READ_WRITE), EAGAIN);
 	expect_value(locked(), 16 * PAGE);
 }
 
-/* What a user may have whose memory is PAGES large; Documentation/abi.rst. */
+/* Number of windows for a user with PAGES of memory (Documentation/abi.rst). */
 #define MOST_WINDOWS		16384
 #define WINDOWS_PER_PAGE	256
 #define MOST_PAGES_IN_PARTS(pages)	(4 * (pages) + 64)
@@ -434,7 +437,7 @@ static void memory_many_windows(void)
 	int fd, i, one = shared.one.here, two = shared.two.here;
 	off_t offset[WINDOWS_PER_PAGE];
 
-	/* Others have nothing to do with it. What was pinned before is pinned still. */
+	/* Other users have limits of their own. Pages pinned before stay pinned. */
 	become(NOBODY - 1, LEN + 2 * PAGE);
 	fd = expect_ok(create(one, pages(1), PAGE, READ_WRITE));
 	for (i = 0; i < WINDOWS_PER_PAGE; i++)
@@ -442,13 +445,13 @@ static void memory_many_windows(void)
 						    0));
 	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
 	expect_error(register_part(two, fd, 0, PAGE, 0, SCIF_PROT_READ, 0), EAGAIN);
-	/* What has failed has taken nothing, and what goes makes room for one. */
+	/* A failed call has taken nothing, and an unregistered window makes room for one. */
 	expect_value(scif_unregister(two, offset[0], PAGE), 0);
 	wait_until((offset[0] = register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0)) != -1 ||
 		   errno != EAGAIN);
 	expect_ok(offset[0]);
 	expect_error(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
-	/* Nor does what fails for another reason. */
+	/* A call that fails for another reason takes nothing either. */
 	expect_value(scif_unregister(two, offset[0], PAGE), 0);
 	wait_until(register_part(two, fd, 0, PAGE, offset[2], READ_WRITE, SCIF_MAP_FIXED) != -1 ||
 		   errno != EAGAIN);
@@ -456,9 +459,9 @@ static void memory_many_windows(void)
 		expect_error(register_part(two, fd, 0, PAGE, offset[2], READ_WRITE,
 					   SCIF_MAP_FIXED), EADDRINUSE);
 	offset[0] = expect_ok(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0));
-	/* It counts whose memory it is, and not who registers it. */
+	/* The owner of the memory counts, and not the process that registers it. */
 	expect_ok(register_all(two, shared.fd));
-	/* With a connection go all its windows. */
+	/* All windows of a connection are closed with it. */
 	expect_value(scif_close(one), 0);
 	for (i = 0; i < WINDOWS_PER_PAGE / 2; i++) {
 		wait_until((offset[i] = register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0)) != -1 ||
@@ -466,7 +469,7 @@ static void memory_many_windows(void)
 		expect_ok(offset[i]);
 	}
 	expect_error(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
-	/* It is the sum of what the user has pinned. */
+	/* The limit is for the sum of what the user has pinned. */
 	expect_ok(create(two, pages(1), PAGE, READ_WRITE));
 	expect_ok(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0));
 }
@@ -490,11 +493,11 @@ static void memory_many_parts(void)
 	expect(left > 0);
 	expect_error(register_part(one, fd, 0, len * PAGE, 0, READ_WRITE, 0), EAGAIN);
 	expect_error(register_part(one, fd, 0, size * PAGE, 0, SCIF_PROT_READ, 0), EAGAIN);
-	/* To the page. */
+	/* The limit is exact to the page. */
 	expect_error(register_part(one, fd, 0, (left + 1) * PAGE, 0, READ_WRITE, 0), EAGAIN);
 	expect_ok(register_part(one, fd, 0, left * PAGE, 0, READ_WRITE, 0));
 	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
-	/* Those that are there are shared, and gone with the last window. */
+	/* The windows share these pages, which are released with the last window. */
 	again = expect_ok(register_part(two, fd, 0, size * PAGE, 0, READ_WRITE, 0));
 	expect_value(scif_unregister(one, whole, size * PAGE), 0);
 	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
@@ -504,7 +507,7 @@ static void memory_many_parts(void)
 	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
 }
 
-/* The case runs as root. */
+/* The case runs as root, to which the limits do not apply. */
 static void memory_not_bounded(void)
 {
 	struct shared shared = shared_memory();
@@ -572,7 +575,7 @@ struct handed {
 	int socket;
 };
 
-/* Has nothing but the descriptor, and no right to pin a page. */
+/* Runs in a process that has only the descriptor, and no right to pin a page. */
 static void use_handed(void *data)
 {
 	struct handed *handed = data;
@@ -601,7 +604,7 @@ static void memory_handed_on(void)
 	child = in_child(use_handed, &handed);
 	send_descriptor(sockets[0], shared.fd);
 	child_passed(child);
-	/* The window is the endpoint's, which this process has, too. */
+	/* The window belongs to the endpoint, which this process has, too. */
 	expect_seen(&shared, &shared.two, 0x40000, shared.memory, LEN);
 	ask(shared.peer, DO_FILL, shared.there, 6, LEN);
 	expect_value(ask(shared.peer, DO_VWRITETO, shared.two.there, shared.there, LEN, 0x40000,
@@ -626,7 +629,7 @@ static void create_and_hand_on(void *data)
 	send_descriptor(handed->socket, fd);
 }
 
-/* Memory of a process that is gone. */
+/* Memory whose process has ended. */
 static void memory_creator_gone(void)
 {
 	struct shared shared = shared_memory();
@@ -642,7 +645,7 @@ static void memory_creator_gone(void)
 	child = in_child(create_and_hand_on, &handed);
 	fd = receive_descriptor(sockets[0]);
 	child_passed(child);
-	/* Who has it is not charged. */
+	/* The holder of the descriptor is not charged. */
 	expect_value(locked(), 0);
 	offset = expect_ok(register_all(shared.two.here, fd));
 	expect_value(ask(shared.peer, DO_VREADFROM, shared.two.there, shared.there, LEN, offset,
@@ -651,7 +654,7 @@ static void memory_creator_gone(void)
 	expect_value(locked(), 0);
 }
 
-/* Pins what a user may, and leaves the descriptor to the parent. */
+/* Pins as much as the user may, and leaves the descriptor to the parent. */
 static void create_as_nobody(void *data)
 {
 	struct handed *handed = data;
@@ -678,7 +681,7 @@ static void succeed_as_nobody(void *data)
 		go_on_waiting(&waiting);
 }
 
-/* The user stays charged, whoever has the descriptor, until it is closed. */
+/* The user stays charged until the descriptor is closed, whichever process has it. */
 static void memory_user_charged(void)
 {
 	struct shared shared = shared_memory();
@@ -712,7 +715,7 @@ static void memory_forked(void)
 
 	child_passed(in_child(use_inherited, &shared));
 	expect_seen(&shared, &shared.two, 0x50000, shared.memory, LEN);
-	/* What the child has closed is still open here. */
+	/* The child has closed its own descriptor only. */
 	expect_ok(register_all(shared.one.here, shared.fd));
 }
 
@@ -775,16 +778,16 @@ static void memory_not_connected(void)
 
 	expect_error(register_all(endpoint, shared.fd), ENOTCONN);
 	expect_error(register_all(listener, shared.fd), ENOTCONN);
-	/* What is wrong with the arguments is said first. */
+	/* Invalid arguments have precedence. */
 	expect_error(register_part(endpoint, shared.fd, 1, PAGE, 0, READ_WRITE, 0), EINVAL);
-	/* Memory takes no connection. */
+	/* Creating memory takes no connection. */
 	expect_ok(create(endpoint, shared.memory, LEN, READ_WRITE));
 	expect_value(ask(shared.peer, DO_CLOSE, shared.one.there), 0);
 	wait_for_hangup(shared.one.here);
 	expect_error(register_all(shared.one.here, shared.fd), ECONNRESET);
 }
 
-/* As large as a later version may be. */
+/* A structure as large as that of a later version may be. */
 struct larger {
 	unsigned char bytes[256];
 };
@@ -829,7 +832,7 @@ static void memory_sizes(void)
 	expect_value(ioctl(endpoint, SCIF_MEMORY_REGISTER, &larger), 0);
 	larger.bytes[sizeof(registration)] = 1;
 	expect_error(ioctl(endpoint, SCIF_MEMORY_REGISTER, &larger), E2BIG);
-	/* Nothing was pinned by what has failed. */
+	/* Failed calls have pinned nothing. */
 	expect_value(locked(), 2 * LEN);
 }
 
@@ -894,7 +897,7 @@ static void memory_bad_address(void)
 	expect_errors(create(endpoint, (void *)-PAGE, 4 * PAGE, READ_WRITE), EFAULT, EINVAL);
 	expect_value(munmap(memory + PAGE, PAGE), 0);
 	expect_error(create(endpoint, memory, 3 * PAGE, READ_WRITE), EFAULT);
-	/* The argument itself, and the place of the result. */
+	/* The argument itself, and the address of the result. */
 	expect_error(ioctl(endpoint, SCIF_MEMORY_CREATE, memory + PAGE), EFAULT);
 	expect_error(ioctl(endpoint, SCIF_MEMORY_REGISTER, memory + PAGE), EFAULT);
 	*creation = (struct scif_memory_create) {
@@ -916,7 +919,7 @@ static void memory_bad_address(void)
 	};
 	expect_value(mprotect(registration, PAGE, PROT_READ), 0);
 	expect_error(ioctl(endpoint, SCIF_MEMORY_REGISTER, registration), EFAULT);
-	/* There is no window that nobody knows of. */
+	/* No window exists whose offset the caller does not know. */
 	expect_error(scif_unregister(endpoint, 0x60000, LEN), ENXIO);
 	expect_value(locked(), LEN);
 }

@@ -11,8 +11,8 @@
 #include "../harness/suite.h"
 
 /*
- * Names are a node's, and the peers of a case end after it: each case has classes of its
- * own, this one and the next. Peers are told theirs.
+ * Names belong to a node, and the peers of a case may end after it. So each case has classes of its
+ * own, this one and the next. Peers get their class as an argument.
  */
 #define CLASS	(SCIF_NAME_CLASS_USER + 2 * (__u32)getpgrp())
 #define NAME	0x01020304
@@ -26,7 +26,7 @@ static int bind_name(int endpoint, __u32 class, __u32 name)
 	return ioctl(scif_get_fd(endpoint), SCIF_BIND_NAME, &bind);
 }
 
-/* Returns the name. */
+/* Binds to a free name of the class, and returns it. */
 static __u32 bind_any_name(int endpoint, __u32 class)
 {
 	struct scif_bind_name bind = {
@@ -65,7 +65,7 @@ static int bound(void)
 	return endpoint;
 }
 
-/* In a peer: a listener with a name. Returns it. */
+/* Runs in a peer: makes a listener with a name. Returns the name. */
 static __s64 listen_there(const __s64 *argument)
 {
 	__u16 port = 0;
@@ -89,11 +89,11 @@ static void name_connects(void)
 	own_port = answer(peer, 1);
 	expect(answer(peer, 0) == own_node() && to.own_port == own_port);
 	expect(to.peer_port >= SCIF_PORT_RSVD);
-	/* It is as any other connection. */
+	/* The connection is like any other. */
 	expect_value(scif_send(endpoint, "hello", 6, SCIF_SEND_BLOCK), 6);
 	expect_value(ask(peer, DO_RECV, there, memory, 6, SCIF_RECV_BLOCK), 6);
 	expect_error(connect_with(endpoint, &to), EISCONN);
-	/* The port that it said is that of the listener. */
+	/* The returned port is that of the listener. */
 	begin(peer, DO_ACCEPT, listener, SCIF_ACCEPT_SYNC);
 	expect_ok(connect_to(expect_ok(scif_open()), peer_node(peer), to.peer_port));
 	expect_ok(end(peer));
@@ -105,16 +105,16 @@ static void name_nobody(void)
 	int endpoint = expect_ok(scif_open());
 
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME), ENOENT);
-	/* Another class, another name. */
+	/* Another class and another name do not lead to the listener. */
 	expect_ok(ask(peer, DO_RUN, CLASS, NAME, 1));
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS + 1, NAME), ENOENT);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), ENOENT);
-	/* With O_NONBLOCK a later call says so, as of a port where nobody listens. */
+	/* With O_NONBLOCK a later call returns the error, as for a port without a listener. */
 	set_nonblock(endpoint, true);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), EINPROGRESS);
 	expect_value(poll_for(endpoint, POLLOUT, -1), POLLOUT | POLLERR | POLLHUP);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME + 1), ENOENT);
-	/* It is bound, and can try again. */
+	/* The endpoint is bound, and can connect again. */
 	expect_error(scif_bind(endpoint, 0), EINVAL);
 	expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME), EINPROGRESS);
 }
@@ -135,7 +135,7 @@ static void name_not_listening(void)
 	expect_value(bind_name(named, CLASS, NAME), 0);
 	expect_error(connect_name(endpoint, own_node(), CLASS, NAME), ECONNREFUSED);
 	expect_error(scif_bind(endpoint, 0), EINVAL);
-	/* Names are of a node, and so is this one. */
+	/* Names belong to a node, so this one is known only on the other node. */
 	if (peer_node(peer) != own_node())
 		expect_error(connect_name(endpoint, peer_node(peer), CLASS, NAME), ENOENT);
 	expect_value(scif_listen(named, 1), 0);
@@ -150,10 +150,10 @@ static void name_taken(void)
 
 	expect_value(bind_name(first, CLASS, NAME), 0);
 	expect_error(bind_name(second, CLASS, NAME), EADDRINUSE);
-	/* That has cost it nothing. */
+	/* The failed calls have changed nothing. */
 	expect_value(bind_name(second, CLASS + 1, NAME), 0);
 	expect_value(bind_name(third, CLASS, NAME + 1), 0);
-	/* One name each. */
+	/* Each endpoint can have one name. */
 	expect_error(bind_name(first, CLASS, NAME), EINVAL);
 	expect_error(bind_name(first, CLASS, NAME + 2), EINVAL);
 }
@@ -186,7 +186,7 @@ static void name_killed(void)
 	expect_ok(ask(other, DO_RUN, CLASS, NAME, 1));
 }
 
-/* The name stays with the listener: what it has accepted does not keep it. */
+/* The name belongs to the listener. Accepted endpoints do not keep it. */
 static void name_of_listener(void)
 {
 	__u16 port = 0;
@@ -223,7 +223,7 @@ static void name_any(void)
 	expect(first);
 	expect_error(bind_name(bound(), CLASS, first), EADDRINUSE);
 	expect_value(scif_close(endpoint), 0);
-	/* What was just freed comes back late. */
+	/* Names that were just released are reused late. */
 	for (i = 0; i < 100; i++) {
 		endpoint = bound();
 		name = bind_any_name(endpoint, CLASS);
@@ -314,7 +314,7 @@ static void name_arguments(void)
 	expect_error(ioctl(fd, SCIF_BIND_NAME, bind), EINVAL);
 	bind->size = UINT32_MAX;
 	expect_error(ioctl(fd, SCIF_BIND_NAME, bind), EINVAL);
-	/* A later version of the structure: what is not known has to be zero. */
+	/* The structure of a later version: unknown bytes have to be zero. */
 	bind->size = sizeof(good) + 8;
 	((char *)bind)[sizeof(good) + 7] = 1;
 	expect_error(ioctl(fd, SCIF_BIND_NAME, bind), E2BIG);
@@ -332,7 +332,7 @@ static void name_arguments(void)
 	to.size--;
 	expect_error(connect_with(endpoint, &to), EINVAL);
 	expect_error(ioctl(fd, SCIF_CONNECT_NAME, NULL), EFAULT);
-	/* A place for the result that can't be written to costs nothing. */
+	/* If the result can't be written, nothing has changed. */
 	*bind = good;
 	mprotect(bind, PAGE, PROT_READ);
 	expect_error(ioctl(fd, SCIF_BIND_NAME, bind), EFAULT);
@@ -344,7 +344,10 @@ static void name_arguments(void)
 
 static void open_and_drop(void *data)
 {
-	/* The device is for root: what it has opened before serves. */
+	/*
+	 * Only root may open the device, so the case opens endpoints before it becomes another
+	 * user.
+	 */
 	int listener = bound(), endpoint = expect_ok(scif_open());
 	__u16 node = own_node();
 

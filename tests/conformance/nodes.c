@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Opening endpoints, and what nodes there are.
+ * Opening endpoints, and the list of nodes.
  */
 #include "../harness/suite.h"
 
@@ -15,7 +15,7 @@ static void open_independent(void)
 			expect(endpoint[j] != endpoint[i]);
 	}
 	expect_ok(scif_bind(endpoint[0], 0));
-	/* That one is bound says nothing of the others. */
+	/* A bind of one endpoint does not affect the others. */
 	expect_error(scif_listen(endpoint[1], 1), EINVAL);
 	expect_ok(scif_bind(endpoint[1], 0));
 	expect_value(scif_listen(endpoint[0], 1), 0);
@@ -37,7 +37,7 @@ static void nodes_count_and_self(void)
 	for (i = 0; i < count; i++)
 		found += nodes[i] == self;
 	expect_value(found, 1);
-	/* One node may be part of a lab of more. */
+	/* One node may be part of a larger lab. */
 	expect(run.topology == TOPOLOGY_LOOPBACK || count == nodes_of[run.topology]);
 }
 
@@ -83,7 +83,10 @@ static void nodes_invalid(void)
 	expect_error(scif_get_node_ids(nodes, INT32_MIN, &self), EINVAL);
 	expect_error(scif_get_node_ids((__u16 *)1, 64, &self), EFAULT);
 	expect_error(scif_get_node_ids(nodes, 64, (__u16 *)1), EFAULT);
-	/* A length for which there is no memory is no harm: only as many as there are. */
+	/*
+	 * A length for which there is no memory does no harm: the driver allocates for the existing
+	 * nodes only.
+	 */
 	expect_ok(scif_get_node_ids(nodes, INT32_MAX, &self));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * poll, in every state of an endpoint.
+ * Cases of poll, in every state of an endpoint.
  */
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -42,7 +42,7 @@ static void poll_listening(void)
 	}
 	expect_value(poll_for(listener, BOTH, -1), POLLIN);
 	wait_until(!scif_accept(listener, &from, &accepted, 0));
-	/* There is another one. */
+	/* There is another request. */
 	expect_value(poll_for(listener, BOTH, -1), POLLIN);
 	expect_value(scif_accept(listener, &from, &accepted, 0), 0);
 	expect_value(poll_for(listener, BOTH, 0), 0);
@@ -58,7 +58,7 @@ static void poll_connected(void)
 	expect_value(ask(pair.peer, DO_SEND, pair.there, memory, 10, SCIF_SEND_BLOCK), 10);
 	expect_value(poll_for(pair.here, POLLIN, -1), POLLIN);
 	expect_value(poll_for(pair.here, BOTH, 0), BOTH);
-	/* As long as there is any. */
+	/* POLLIN stays as long as there are bytes. */
 	expect_value(scif_recv(pair.here, data, 9, 0), 9);
 	expect_value(poll_for(pair.here, BOTH, 0), BOTH);
 	expect_value(scif_recv(pair.here, data, 1, 0), 1);
@@ -89,7 +89,7 @@ static void poll_full(void)
 	begin(pair.peer, DO_RECV, pair.there, memory, count, SCIF_RECV_BLOCK);
 	expect_value(poll_for(pair.here, BOTH, -1), POLLOUT);
 	expect_value(end(pair.peer), count);
-	/* It says the truth: something can be sent. */
+	/* POLLOUT is true: some bytes can be sent. */
 	expect(stuff(pair.here) > 0);
 }
 
@@ -100,7 +100,7 @@ static void poll_closed(void)
 
 	expect_ok(ask(pair.peer, DO_CLOSE, pair.there));
 	wait_for_hangup(pair.here);
-	/* Whether nothing to read is told as readable is not said; the hangup is. */
+	/* The specification leaves open whether POLLIN is set, but POLLHUP has to be. */
 	events = poll_for(pair.here, 0, -1);
 	expect_value(events, POLLHUP);
 	expect(poll_for(pair.here, BOTH, -1) & POLLHUP);
@@ -233,7 +233,7 @@ static void poll_invalid_descriptor(void)
 
 	expect_value(scif_poll(poll, 2, -1), 2);
 	expect(poll[0].revents == POLLOUT && poll[1].revents == POLLNVAL);
-	/* A negative one is passed over, as poll(2) says. */
+	/* poll(2) ignores a negative descriptor. */
 	poll[1].epd = -1;
 	expect_value(scif_poll(poll, 2, -1), 1);
 	expect(!poll[1].revents);
@@ -278,7 +278,7 @@ static void poll_select_epoll(void)
 	FD_SET(fd, &in);
 	FD_CLR(fd, &out);
 	expect_value(select(fd + 1, &in, NULL, NULL, NULL), 1);
-	/* Edge by edge: told once, and once more when more comes. */
+	/* Edge-triggered: one event, and another one when more bytes arrive. */
 	expect_value(epoll_wait(queue, &found, 1, 0), 0);
 	expect_value(ask(pair.peer, DO_SEND, pair.there, memory, 1, SCIF_SEND_BLOCK), 1);
 	expect_value(epoll_wait(queue, &found, 1, -1), 1);
@@ -286,12 +286,12 @@ static void poll_select_epoll(void)
 	do {
 		expect_value(epoll_wait(queue, &found, 1, -1), 1);
 	} while (!(found.events & EPOLLHUP));
-	/* Closed while it is watched. */
+	/* Closes the endpoint while epoll watches it. */
 	expect_value(scif_close(pair.here), 0);
 	expect_value(epoll_wait(queue, &found, 1, 0), 0);
 }
 
-/* Told once when there is room again, and once when the peer has gone. */
+/* One event when there is room again, and one when the peer has closed. */
 static void poll_edges(void)
 {
 	struct pair pair = connected();

@@ -22,7 +22,7 @@ static void fork_shares(void)
 	__s64 memory = ask(pair.peer, DO_PAGES, 1);
 
 	child_passed(in_child(send_as_child, &pair));
-	/* The child has ended; the connection has not. */
+	/* The child has ended, but the connection has not. */
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, 5, SCIF_RECV_BLOCK), 5);
 	expect_value(scif_send(pair.here, "parent", 6, SCIF_SEND_BLOCK), 6);
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, 6, SCIF_RECV_BLOCK), 6);
@@ -41,7 +41,7 @@ static void fork_close(void)
 	pid_t child = in_child(wait_for_signal, NULL);
 
 	expect_value(scif_close(pair.here), 0);
-	/* The child still has it. */
+	/* The child still has the endpoint. */
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN | POLLOUT, 0), POLLOUT);
 	kill(child, SIGKILL);
 	expect_value(child_signal(child), SIGKILL);
@@ -78,7 +78,7 @@ static void fork_windows(void)
 	struct pair *pair = &windows.pair;
 	pid_t child = in_child(wait_for_signal, NULL);
 
-	/* The pages are MADV_DONTFORK: what this process writes is what the peer sees. */
+	/* The pages are MADV_DONTFORK, so the peer sees what this process writes. */
 	fill(windows.memory, 5, windows.len);
 	expect_value(ask(pair->peer, DO_READFROM, pair->there, windows.peer_offset, windows.len,
 			 windows.offset, SYNC), 0);
@@ -89,7 +89,7 @@ static void fork_windows(void)
 	expect_value(differs(windows.memory, 6, windows.len), -1);
 	kill(child, SIGKILL);
 	expect_value(child_signal(child), SIGKILL);
-	/* Locked memory is the parent's alone, before and after. */
+	/* Only the parent is charged for locked memory, before and after. */
 	expect_value(locked(), windows.len);
 }
 
@@ -102,7 +102,7 @@ static void register_as_child(void *data)
 	expect_value(locked(), 4 * PAGE);
 }
 
-/* A window of memory of a process that is gone, in an endpoint that is not. */
+/* A window of memory of a process that has ended, on an endpoint that is still open. */
 static void child_window(void)
 {
 	struct pair pair = connected();
@@ -126,7 +126,7 @@ static void exec_sleep(void *data)
 	fail("/bin/sleep: %s", strerror(errno));
 }
 
-/* Whether the process runs another program by now. */
+/* Returns whether the process runs another program by now. */
 static bool has_executed(pid_t child)
 {
 	char path[64], name[64] = "";
@@ -153,7 +153,7 @@ static void exec_survives(void)
 	wait_until(has_executed(child));
 	scif_close(kept.here);
 	scif_close(closed.here);
-	/* One is the other program's now, the other nobody's. */
+	/* The other program has one of the endpoints, and no process has the other one. */
 	expect(ask(closed.peer, DO_POLL, closed.there, 0, -1) & POLLHUP);
 	expect_value(ask(kept.peer, DO_POLL, kept.there, POLLIN | POLLOUT, 0), POLLOUT);
 	kill(child, SIGKILL);
@@ -180,7 +180,7 @@ static void exec_windows(void)
 	pid_t child = in_child(register_and_exec, &pair);
 
 	wait_until(has_executed(child));
-	/* The address space that it was in is gone; the pages are not. */
+	/* The address space of the memory is gone, but its pages are not. */
 	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0xa00000, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS, there, 33, 4 * PAGE), -1);
 	kill(child, SIGKILL);
@@ -192,7 +192,10 @@ static void exec_windows(void)
 
 /* --- kill --- */
 
-/* In the middle of every kind of call: the peer sends, copies, and fences until that fails. */
+/*
+ * Runs in a peer that is killed in the middle of any kind of call: sends, copies and fences until
+ * that fails.
+ */
 static __s64 busy(const __s64 *argument)
 {
 	int endpoint = argument[0], mark;
@@ -230,12 +233,12 @@ static void killed_peer(void)
 		expect_ok(ask(pair->peer, DO_PID));
 		begin(pair->peer, DO_RUN, pair->there, windows.peer_offset, windows.len,
 		      windows.offset);
-		/* It is at it. */
+		/* The peer is in the middle of its calls. */
 		expect_value(scif_recv(pair->here, data, 1, SCIF_RECV_BLOCK), 1);
 		for (i = 0; i < 20; i++)
 			scif_writeto(pair->here, windows.offset, windows.len, windows.peer_offset,
 				     0);
-		/* This end goes in the middle of the peer's calls; they end. */
+		/* This end is closed in the middle of the peer's calls, which return. */
 		expect_value(scif_close(pair->here), 0);
 		expect_value(end(pair->peer), ECONNRESET);
 		memset(windows.memory, 0x44, windows.len);
@@ -283,11 +286,11 @@ static void kill_unpins(void)
 		expect_ok(ask(pair->peer, DO_CLOSE, pair->there));
 		wait_until(!ask(pair->peer, DO_LOCKED));
 	}
-	/* What was left from the case before may have gone, too. */
+	/* Pages that an earlier case had pinned may be released meanwhile. */
 	wait_until(pinned() <= before);
 }
 
-/* All there is, from open to close, again and again. */
+/* Makes all calls, from open to close, again and again. */
 static void live_without_end(void *data)
 {
 	unsigned char *memory = pages(8);
@@ -318,7 +321,7 @@ static void kill_anywhere(void)
 
 	for (i = 0; i < 20; i++) {
 		child = in_child(live_without_end, NULL);
-		/* Where it is then is different each time, and does not matter. */
+		/* The child is killed at a different point each time. */
 		poll(NULL, 0, 2 * i);
 		kill(child, SIGKILL);
 		expect_value(child_signal(child), SIGKILL);
@@ -347,7 +350,7 @@ static void different_calls(void)
 	char data[100];
 	int mark;
 
-	/* One waits for a message; every other call works meanwhile. */
+	/* One thread waits for a message. All other calls work meanwhile. */
 	fill(data, 1, 100);
 	expect_value(scif_send(pair->here, data, 100, SCIF_SEND_BLOCK), 100);
 	expect_value(ask(pair->peer, DO_RECV, pair->there, memory, 100, SCIF_RECV_BLOCK), 100);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * register: placement, arguments, memory of all kinds, and what is charged for it.
+ * Cases of register: placement, arguments, memory of all kinds, and charges.
  */
 #include <fcntl.h>
 #include <glob.h>
@@ -9,10 +9,10 @@
 
 #include "../harness/suite.h"
 
-/* What a page of page tables maps, on x86-64 and arm64. */
+/* Memory that a page of page tables maps, on x86-64 and arm64. */
 #define HUGE	(PAGE / 8 * PAGE)
 
-/* A pair, and a page of the peer to copy through. */
+/* Registers a page for reading and writing. */
 static long register_page(int endpoint, void *memory, off_t offset, int flags)
 {
 	return scif_register(endpoint, memory, PAGE, offset, READ_WRITE, flags);
@@ -43,7 +43,7 @@ static void register_hint(void)
 
 	expect_value(scif_register(pair.here, memory, 2 * PAGE, fixed, READ_WRITE,
 				   SCIF_MAP_FIXED), fixed);
-	/* Into the taken window, behind it, and no multiple of a page at all. */
+	/* Offsets inside the existing window, behind it, and unaligned ones. */
 	near = expect_ok(register_page(pair.here, memory, fixed + PAGE, 0));
 	expect(near % PAGE == 0 && (near + PAGE <= fixed || near >= fixed + 2 * PAGE));
 	far = expect_ok(register_page(pair.here, memory, 0x7fffffff0000, 0));
@@ -94,7 +94,7 @@ static void register_fixed_overlap(void)
 			}
 		}
 	}
-	/* The window is as it was. */
+	/* The window is unchanged. */
 	expect_value(scif_unregister(pair.here, at, 2 * PAGE), 0);
 }
 
@@ -108,7 +108,7 @@ static void register_symmetric(void)
 	first = expect_ok(scif_register(pair.here, memory, 16 * PAGE, 0, READ_WRITE, 0));
 	expect_value(ask(pair.peer, DO_REGISTER, pair.there, there, 16 * PAGE, 0, READ_WRITE, 0),
 		     first);
-	/* And so on, as long as both do the same. */
+	/* The offsets stay equal as long as both ends make the same calls. */
 	second = expect_ok(scif_register(pair.here, memory, 3 * PAGE, 0, SCIF_PROT_READ, 0));
 	expect_value(ask(pair.peer, DO_REGISTER, pair.there, there, 3 * PAGE, 0, SCIF_PROT_READ, 0),
 		     second);
@@ -141,7 +141,7 @@ static void register_many_windows(void)
 	int i;
 
 	for (i = 0; i < 300; i++) {
-		/* With gaps between them, in no order. */
+		/* The windows have gaps between them, and no order. */
 		at = (i * 7 % 300) * 3 * PAGE;
 		fill(memory + (i * 7 % 300) * 2 * PAGE, i * 7 % 300, 2 * PAGE);
 		expect_value(scif_register(pair.here, memory + (i * 7 % 300) * 2 * PAGE, 2 * PAGE,
@@ -176,7 +176,7 @@ static void register_overflow(void)
 	struct pair pair = connected();
 	unsigned char *memory = pages(4);
 
-	/* Whatever the reason that is given first. */
+	/* The calls fail with any error. */
 	expect(scif_register(pair.here, memory, -PAGE, 0, READ_WRITE, 0) == -1);
 	expect(scif_register(pair.here, memory, 1UL << 63, 0, READ_WRITE, 0) == -1);
 	expect(scif_register(pair.here, memory, 2 * PAGE, INT64_MAX & -PAGE, READ_WRITE,
@@ -250,7 +250,7 @@ static void register_visible_after(void)
 	}
 }
 
-/* --- What it costs --- */
+/* --- Charges --- */
 
 static void memlock_exceeded(void)
 {
@@ -282,7 +282,7 @@ static void memlock_exact(void)
 		expect_value(locked(), (i + 1) * PAGE);
 	}
 	expect_error(register_page(pair.here, memory, 0, 0), EAGAIN);
-	/* What fails for another reason costs nothing. */
+	/* A call that fails for another reason is not charged. */
 	expect_error(register_page(pair.here, memory, offset[0], SCIF_MAP_FIXED), EADDRINUSE);
 	expect_value(locked(), 16 * PAGE);
 	for (i = 15; i >= 0; i--) {
@@ -297,7 +297,7 @@ static void memlock_transfers(void)
 	unsigned char *memory = pages(64);
 	int i;
 
-	/* Memory that is pinned for a copy only is none's for long. */
+	/* Memory that is pinned only for a copy is not charged for long. */
 	for (i = 0; i < 20; i++)
 		expect_value(scif_vwriteto(windows.pair.here, memory, 4 * PAGE,
 					   windows.peer_offset, SYNC), 0);
@@ -315,7 +315,7 @@ static void memlock_capability(void)
 
 /* --- Memory --- */
 
-/* What a case about memory does with it: the peer writes to it and reads from it. */
+/* Lets the peer write to the memory and read from it, as protection allows. */
 static void peer_reaches(struct pair *pair, void *memory, long len, int prot)
 {
 	off_t offset = expect_ok(scif_register(pair->here, memory, len, 0, prot, 0));
@@ -373,7 +373,7 @@ static void register_unmapped(void)
 	struct pair pair = connected();
 	unsigned char *memory = pages(1100);
 
-	/* Also where much is there before the hole. */
+	/* This holds also if many pages precede the hole. */
 	munmap(memory + 1090 * PAGE, PAGE);
 	expect_error(scif_register(pair.here, memory, 1100 * PAGE, 0, READ_WRITE, 0), EFAULT);
 	expect_error(scif_register(pair.here, memory + 1090 * PAGE, PAGE, 0, READ_WRITE, 0),
@@ -410,7 +410,7 @@ static void register_read_only_file(void)
 	expect(memory != MAP_FAILED);
 	expect(scif_register(pair.here, memory, PAGE, 0, READ_WRITE, 0) == -1);
 	expect(scif_register(pair.here, memory, PAGE, 0, SCIF_PROT_WRITE, 0) == -1);
-	/* A transfer into it would be the same. */
+	/* A transfer into the memory fails in the same way. */
 	expect_value(ask(pair.peer, DO_REGISTER, pair.there, ask(pair.peer, DO_PAGES, 1), PAGE,
 			 0x10000, READ_WRITE, SCIF_MAP_FIXED), 0x10000);
 	expect(scif_vreadfrom(pair.here, memory, PAGE, 0x10000, SYNC) == -1);
@@ -428,7 +428,7 @@ static void register_private_file(void)
 	memory = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
 	expect(memory != MAP_FAILED);
 	peer_reaches(&pair, memory, 2 * PAGE, READ_WRITE);
-	/* The copy was written, not the file. */
+	/* The write has changed the process's copy, not the file. */
 	expect_value(pread(file, page, PAGE, 0), PAGE);
 	expect_value(differs_from_byte(page, 1, PAGE), -1);
 }
@@ -446,7 +446,7 @@ static void register_shared_memory(void)
 	expect_value(differs(other, 21, 2 * PAGE), -1);
 }
 
-/* A page of some device's registers or memory, mapped; NULL if there is none. */
+/* Maps a page of some device's registers or memory. Returns NULL if there is none. */
 static void *device_page(void)
 {
 	void *memory = MAP_FAILED;
@@ -488,7 +488,7 @@ static void set_number(const char *path, int number)
 
 static void set_huge_pages(int count)
 {
-	/* A node that has run for a while has them in pieces. */
+	/* On a node that has run for a while, free memory is fragmented. */
 	if (count)
 		set_number("/proc/sys/vm/compact_memory", 1);
 	set_number("/proc/sys/vm/nr_hugepages", count);
@@ -504,7 +504,7 @@ static void register_hugetlb(void)
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	expect(memory != MAP_FAILED);
 	peer_reaches(&pair, memory, 2 * HUGE, READ_WRITE);
-	/* Across the border of two, from the middle. */
+	/* The range crosses the border of two huge pages, from the middle. */
 	peer_reaches(&pair, memory + HUGE - 3 * PAGE, 7 * PAGE, READ_WRITE);
 	expect_value(munmap(memory, 2 * HUGE), 0);
 	set_huge_pages(0);
@@ -518,7 +518,7 @@ static void register_transparent_huge(void)
 
 	expect(memory != MAP_FAILED);
 	memory = (unsigned char *)(((unsigned long)memory + HUGE - 1) & -HUGE);
-	/* Where there are none, these are ordinary pages. */
+	/* If there are no huge pages, these are ordinary ones. */
 	madvise(memory, 2 * HUGE, MADV_HUGEPAGE);
 	memset(memory, 1, 2 * HUGE);
 	peer_reaches(&pair, memory + 5 * PAGE, HUGE, READ_WRITE);
@@ -537,7 +537,7 @@ static void register_same_pages_twice(void)
 	ask(pair.peer, DO_FILL, there, 6, PAGE);
 	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, PAGE, two, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS, there, 5, PAGE), -1);
-	/* One goes, the other stays. */
+	/* One window is unregistered, and the other one stays. */
 	expect_value(scif_unregister(pair.here, one, 2 * PAGE), 0);
 	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, PAGE, two, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS, there, 5, PAGE), -1);
@@ -554,7 +554,7 @@ static void register_pages_stay(void)
 	expect_value(munmap(memory, 2 * PAGE), 0);
 	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 2 * PAGE, offset, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS, there, 31, 2 * PAGE), -1);
-	/* Other memory at the same address is not meant. */
+	/* New memory at the same address does not belong to the window. */
 	expect(mmap(memory, 2 * PAGE, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
 	memset(memory, 0x77, 2 * PAGE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SCIF_SEND_ALL: all bytes or none.
+ * Cases of SCIF_SEND_ALL, which sends all bytes or none.
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -21,20 +21,20 @@ static int send_all(int endpoint, const void *data, __u64 len, __u32 flags)
 
 #define BLOCK	SCIF_SEND_ALL_BLOCK
 
-/* Takes so many out at the peer; they are of the pattern. */
+/* Receives len bytes at the peer, and checks that they are the pattern. */
 static void expect_there(const struct pair *pair, __s64 memory, __u32 seed, long len)
 {
 	expect_value(ask(pair->peer, DO_RECV, pair->there, memory, len, SCIF_RECV_BLOCK), len);
 	expect_value(ask(pair->peer, DO_DIFFERS, memory, seed, len), -1);
 }
 
-/* How much the ring of the peer holds: nothing larger can be sent. */
+/* Returns the size of the peer's ring. Nothing larger can be sent. */
 static long largest(const struct pair *pair, const void *data)
 {
 	__s64 memory = ask(pair->peer, DO_PAGES, 1024);
 	long len;
 
-	/* It is a power of two. */
+	/* The size is a power of two. */
 	for (len = 256; len <= MIB && !send_all(pair->here, data, len, BLOCK); len *= 2)
 		expect_value(ask(pair->peer, DO_RECV, pair->there, memory, len, SCIF_RECV_BLOCK),
 			     len);
@@ -56,9 +56,9 @@ static void all_arrives(void)
 		expect_value(send_all(pair.here, data, size[i], BLOCK), 0);
 		expect_there(&pair, memory, i, size[i]);
 	}
-	/* A page at least, whatever the aperture. */
+	/* A ring has at least a page, whatever the aperture. */
 	expect(i > 5);
-	/* And without waiting, as there is room now. */
+	/* Sends without waiting, as there is room now. */
 	for (i = 0; i < ARRAY_SIZE(size) && size[i] <= most; i++) {
 		fill(data, i, size[i]);
 		wait_until(!send_all(pair.here, data, size[i], 0) || errno != EAGAIN);
@@ -81,7 +81,7 @@ static void all_too_long(void)
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN, 0), 0);
 	fill(data, 1, len);
 	expect_value(send_all(pair.here, data, len, 0), 0);
-	/* Now it is full to the last byte. */
+	/* Now the ring is full to the last byte. */
 	expect_error(send_all(pair.here, data, 1, 0), EAGAIN);
 	expect_value(scif_send(pair.here, data, 1, 0), 0);
 	expect_there(&pair, memory, 1, len);
@@ -97,7 +97,7 @@ static void all_no_room(void)
 	fill(data, 2, len);
 	expect_value(send_all(pair.here, data, len - rest, 0), 0);
 	expect_error(send_all(pair.here, data, rest + 1, 0), EAGAIN);
-	/* Nothing of it has been sent: the room is still there. */
+	/* The failed call has sent nothing, so the room is still free. */
 	expect_value(send_all(pair.here, data + len - rest, rest, 0), 0);
 	expect_there(&pair, memory, 2, len);
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN, 0), 0);
@@ -134,7 +134,7 @@ static void all_waits(void)
 	thread_result(thread);
 }
 
-/* Sends; without BLOCK it does not wait, nor poll, but tries again. */
+/* Sends. Without BLOCK it neither waits nor polls, but retries. */
 static void send_in_the_end(struct pair *pair, unsigned char *data, long len, int flags)
 {
 	int result;
@@ -145,8 +145,8 @@ static void send_in_the_end(struct pair *pair, unsigned char *data, long len, in
 }
 
 /*
- * Who receives waits for much, and is there for less than half a ring; who sends waits for more
- * room than that leaves. Neither may wait for the other.
+ * The receiver waits for more bytes than have arrived, which are less than half a ring. The sender
+ * waits for more room than they leave. Neither may wait for the other.
  */
 static void no_deadlock(int flags)
 {
@@ -228,7 +228,7 @@ static void *send_messages(void *data)
 
 	for (i = 0; i < MESSAGES; i++) {
 		memset(message, sender->number * MESSAGES + i + 1, sizeof(message));
-		/* Some of them wait, some try again. */
+		/* Some senders wait, some retry. */
 		do {
 			result = send_all(sender->endpoint, message, sizeof(message),
 					  sender->number % 2 ? BLOCK : 0);
@@ -253,7 +253,7 @@ static void all_atomic(void)
 		thread[i] = in_thread(send_messages, &sender[i]);
 	}
 	for (i = 0; i < SENDERS * MESSAGES; i++) {
-		/* When the first byte is there all are. */
+		/* If the first byte has arrived, all have. */
 		expect(ask(pair.peer, DO_POLL, pair.there, POLLIN, -1) & POLLIN);
 		expect_value(ask(pair.peer, DO_RECV, pair.there, memory, MESSAGE_SIZE, 0),
 			     MESSAGE_SIZE);
@@ -275,19 +275,19 @@ static void all_bad_address(void)
 
 	munmap(memory + PAGE, PAGE);
 	fill(memory, 9, PAGE);
-	/* Let the ring grow first. */
+	/* Lets the ring grow first. */
 	expect_value(send_all(pair.here, memory, PAGE, BLOCK), 0);
 	expect_there(&pair, there, 9, PAGE);
 	expect_error(send_all(pair.here, (void *)8, 100, 0), EFAULT);
 	expect_error(send_all(pair.here, memory + PAGE - 1000, 2000, 0), EFAULT);
 	expect_error(send_all(pair.here, memory + PAGE - 1000, 2000, BLOCK), EFAULT);
-	/* Not even the half that is there has been sent. */
+	/* The call has not even sent the half for which there is room. */
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN, 0), 0);
 	expect_value(send_all(pair.here, memory, 500, 0), 0);
 	expect_there(&pair, there, 9, 500);
 }
 
-/* Memory that was never touched has to be found first. */
+/* Memory that was never touched has to be faulted in first. */
 static void all_untouched(void)
 {
 	struct pair pair = connected();
@@ -295,10 +295,10 @@ static void all_untouched(void)
 	__s64 there = ask(pair.peer, DO_PAGES, 32);
 	long most = largest(&pair, memory), len = 20 * PAGE + 5;
 
-	/* A small aperture has smaller rings. */
+	/* The rings of a small aperture are smaller. */
 	len = len < most ? len : most;
 	madvise(memory, 1024 * PAGE, MADV_DONTNEED);
-	/* Some of it is there after all. */
+	/* Touches some of the memory after all. */
 	memset(memory + len / 2, 0, 1);
 	ask(pair.peer, DO_FILL, there, 1, len);
 	expect_value(send_all(pair.here, memory, len, BLOCK), 0);
@@ -331,7 +331,7 @@ static void all_arguments(void)
 	expect_error(send_all(endpoint, &byte, 1, 0), ENOTCONN);
 	expect_ok(scif_bind(endpoint, 0));
 	expect_error(send_all(endpoint, &byte, 1, BLOCK), ENOTCONN);
-	/* Nothing was sent. */
+	/* The call has sent nothing. */
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN | POLLOUT, 0), POLLOUT);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * send and recv: counts, order, errors, and what signals and closes do to them.
+ * Cases of send and recv: counts, order, errors, and the effects of signals and closes.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -18,10 +18,10 @@ static void send_zero(void)
 	expect_value(scif_send(pair.here, &byte, 0, SCIF_SEND_BLOCK), 0);
 	expect_value(scif_recv(pair.here, &byte, 0, 0), 0);
 	expect_value(scif_recv(pair.here, &byte, 0, SCIF_RECV_BLOCK), 0);
-	/* Of no bytes the address does not matter. */
+	/* If the length is 0, the address does not matter. */
 	expect_value(scif_send(pair.here, NULL, 0, SCIF_SEND_BLOCK), 0);
 	expect_value(scif_recv(pair.here, NULL, 0, SCIF_RECV_BLOCK), 0);
-	/* Nothing was sent. */
+	/* The call has sent nothing. */
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN | POLLOUT, 0), POLLOUT);
 }
 
@@ -82,12 +82,12 @@ static void send_all_sizes(void)
 		expect_value(scif_send(pair.here, data + total, size[i], SCIF_SEND_BLOCK), size[i]);
 		total += size[i];
 	}
-	/* Taken in other pieces, from the other end of the list. */
+	/* The peer receives in other pieces, from the other end of the list. */
 	for (at = 0, i = ARRAY_SIZE(size); i-- > 0; at += size[i])
 		expect_value(ask(pair.peer, DO_RECV, pair.there, memory + at, size[i],
 				 SCIF_RECV_BLOCK), size[i]);
 	expect_value(ask(pair.peer, DO_DIFFERS, memory, 1, total), -1);
-	/* And back in one. */
+	/* The peer sends all bytes back in one call. */
 	expect_value(ask(pair.peer, DO_SEND, pair.there, memory, total, SCIF_SEND_BLOCK), total);
 	expect_value(scif_recv(pair.here, back, total, SCIF_RECV_BLOCK), total);
 	expect_value(differs(back, 1, total), -1);
@@ -99,7 +99,7 @@ static void send_block_all(void)
 	unsigned char *data = pages(256);
 	__s64 memory = ask(pair.peer, DO_PAGES, 256);
 
-	/* A megabyte, far more than any ring. */
+	/* A megabyte is far more than any ring holds. */
 	fill(data, 2, MIB);
 	begin(pair.peer, DO_RECV, pair.there, memory, MIB, SCIF_RECV_BLOCK);
 	expect_value(scif_send(pair.here, data, MIB, SCIF_SEND_BLOCK), MIB);
@@ -122,12 +122,12 @@ static void send_nonblock_partial(void)
 	fill(data, 3, 4 * MIB);
 	count = expect_ok(scif_send(pair.here, data, 4 * MIB, 0));
 	expect(count > 0 && count < 4 * MIB);
-	/* It may have become larger since. Then it is full: 0, whatever the length. */
+	/* The ring may have grown since. Then it is full, and the result is 0 for any length. */
 	while (poll_for(pair.here, POLLOUT, GROWTH_MILLISECONDS) == POLLOUT)
 		count += expect_ok(scif_send(pair.here, data + count, 1000, 0));
 	expect_value(scif_send(pair.here, data, 1, 0), 0);
 	expect_value(scif_send(pair.here, data, 100000, 0), 0);
-	/* All that was counted, and nothing else, is there. */
+	/* The peer has received exactly the counted bytes. */
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, count, SCIF_RECV_BLOCK), count);
 	expect_value(ask(pair.peer, DO_DIFFERS, memory, 3, count), -1);
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, 1, 0), 0);
@@ -144,7 +144,7 @@ static void send_room_again(void)
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, count, SCIF_RECV_BLOCK), count);
 	expect_value(poll_for(pair.here, POLLOUT, -1), POLLOUT);
 	again = stuff(pair.here);
-	/* As much as before, in the end. */
+	/* In the end the ring takes as much as before. */
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, again, SCIF_RECV_BLOCK), again);
 	expect(again > 0);
 }
@@ -163,7 +163,10 @@ static void send_largest(void)
 	expect(count > 0 && count <= MIB);
 	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, count, SCIF_RECV_BLOCK), count);
 	expect_value(ask(pair.peer, DO_DIFFERS, memory, 4, count), -1);
-	/* And the other way: what is there, of so many. */
+	/*
+	 * In the other direction: recv returns the available bytes, which are fewer than the
+	 * length.
+	 */
 	expect_value(ask(pair.peer, DO_SEND, pair.there, memory, 1000, SCIF_SEND_BLOCK), 1000);
 	memset(data, 0, 1000);
 	expect_value(poll_for(pair.here, POLLIN, -1), POLLIN);
@@ -203,7 +206,7 @@ static void recv_block_all(void)
 	begin(pair.peer, DO_RECV, pair.there, memory, sizeof(data), SCIF_RECV_BLOCK);
 	for (i = 0; i < 999; i += 333)
 		expect_value(scif_send(pair.here, data + i, 333, SCIF_SEND_BLOCK), 333);
-	/* One is missing. */
+	/* One byte is missing. */
 	expect_blocked(pair.peer);
 	expect_value(scif_send(pair.here, data + 999, 1, SCIF_SEND_BLOCK), 1);
 	expect_value(end(pair.peer), sizeof(data));
@@ -217,7 +220,7 @@ static void send_both_ways(void)
 	__s64 memory = ask(pair.peer, DO_PAGES, 64);
 	long len = 64 * PAGE, there, here;
 
-	/* Both rings full at a time. */
+	/* Fills both rings at the same time. */
 	fill(data, 7, len);
 	ask(pair.peer, DO_FILL, memory, 8, len);
 	here = expect_ok(scif_send(pair.here, data, len, 0));
@@ -268,7 +271,7 @@ static void send_atomic(void)
 		sender[i].number = i;
 		thread[i] = in_thread(send_messages, &sender[i]);
 	}
-	/* Each message is of one byte's value, and each value comes once. */
+	/* Each message consists of one byte's value, and each value comes once. */
 	for (i = 0; i < SENDERS * MESSAGES; i++) {
 		expect_value(ask(pair.peer, DO_RECV, pair.there, memory, MESSAGE_SIZE,
 				 SCIF_RECV_BLOCK), MESSAGE_SIZE);
@@ -284,7 +287,7 @@ static void send_atomic(void)
 
 /* --- Bad addresses --- */
 
-/* Memory of which the second page is not there. */
+/* Maps memory whose second page is missing. */
 static unsigned char *page_before_hole(void)
 {
 	unsigned char *memory = pages(2);
@@ -304,12 +307,12 @@ static void send_bad_address(void)
 	expect_error(scif_send(pair.here, (void *)8, 100, 0), EFAULT);
 	expect_error(scif_send(pair.here, (void *)8, 100, SCIF_SEND_BLOCK), EFAULT);
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN, 0), 0);
-	/* Half of it is there. */
+	/* Half of the data exists. */
 	fill(memory, 9, PAGE);
 	count = scif_send(pair.here, memory + PAGE - 1000, 2000, SCIF_SEND_BLOCK);
 	error = errno;
 	expect((count < 0 && error == EFAULT) || (count > 0 && count <= 1000));
-	/* What follows is not disturbed. */
+	/* The failed call does not disturb later ones. */
 	expect_value(scif_send(pair.here, memory, 500, SCIF_SEND_BLOCK), 500);
 	if (count > 0)
 		expect_value(ask(pair.peer, DO_RECV, pair.there, there, count, SCIF_RECV_BLOCK),
@@ -332,7 +335,7 @@ static void recv_bad_address(void)
 	expect_value(poll_for(pair.here, POLLIN, -1), POLLIN);
 	expect_error(scif_recv(pair.here, (void *)8, 2000, 0), EFAULT);
 	expect_error(scif_recv(pair.here, (void *)8, 2000, SCIF_RECV_BLOCK), EFAULT);
-	/* Half of the room is there; what was not delivered is still to be had. */
+	/* Half of the room exists. Bytes that were not delivered can still be received. */
 	count = scif_recv(pair.here, memory + PAGE - 1000, 2000, SCIF_RECV_BLOCK);
 	error = errno;
 	expect((count < 0 && error == EFAULT) || (count > 0 && count <= 1000));
@@ -344,7 +347,7 @@ static void recv_bad_address(void)
 	expect_value(differs(data, 10, 2000), -1);
 }
 
-/* A length that is far more than the memory that there is. */
+/* Sends with a length that far exceeds the existing memory. */
 static void send_largest_from_little(void)
 {
 	struct pair pair = connected();
@@ -361,7 +364,7 @@ static void send_largest_from_little(void)
 		expect_value(ask(pair.peer, DO_DIFFERS, there, 16, count), -1);
 	}
 	expect_value(ask(pair.peer, DO_RECV, pair.there, there, 1, 0), 0);
-	/* The same for receiving: what is there fits. */
+	/* The same length for recv: the available bytes fit. */
 	ask(pair.peer, DO_FILL, there, 17, 1000);
 	expect_value(ask(pair.peer, DO_SEND, pair.there, there, 1000, SCIF_SEND_BLOCK), 1000);
 	expect_value(poll_for(pair.here, POLLIN, -1), POLLIN);
@@ -410,7 +413,7 @@ struct later {
 	long len;
 };
 
-/* After some signals, the peer makes room. */
+/* Makes room at the peer after some signals. */
 static void *make_room_later(void *data)
 {
 	struct later *later = data;
@@ -506,7 +509,7 @@ static void send_reset(void)
 	expect_error(scif_send(pair.here, &byte, 1, SCIF_SEND_BLOCK), ECONNRESET);
 }
 
-/* The peer closes when our send has filled the ring, so that the send waits. */
+/* Closes the peer once this end's send has filled the ring, so that the send waits. */
 static void *close_when_full(void *data)
 {
 	struct pair *pair = data;
@@ -575,7 +578,7 @@ static void recv_drain(void)
 	expect_value(differs(data, 13, 5000), -1);
 	expect_error(scif_recv(pair.here, data, 1, 0), ECONNRESET);
 	expect_error(scif_recv(pair.here, data, 1, SCIF_RECV_BLOCK), ECONNRESET);
-	/* And so it stays. */
+	/* The error stays. */
 	expect_error(scif_recv(pair.here, data, 1, 0), ECONNRESET);
 }
 
@@ -589,7 +592,7 @@ static void recv_drain_full_ring(void)
 	ask(pair.peer, DO_FILL, memory, 14, 4 * MIB);
 	count = expect_ok(ask(pair.peer, DO_SEND, pair.there, memory, 4 * MIB, 0));
 	expect(count > 0);
-	/* Not even an orderly end. */
+	/* The peer dies without closing. */
 	begin(pair.peer, DO_DIE);
 	wait_for_hangup(pair.here);
 	expect_value(scif_recv(pair.here, data, 4 * MIB, SCIF_RECV_BLOCK), count);
@@ -620,7 +623,7 @@ static void zero_after_close(void)
 
 	expect_ok(ask(pair.peer, DO_CLOSE, pair.there));
 	wait_for_hangup(pair.here);
-	/* Success, because len is zero; or the reset, which came before. Never a hang. */
+	/* Both success, as len is 0, and the reset are right. The call must not hang. */
 	expect(scif_send(pair.here, &byte, 0, SCIF_SEND_BLOCK) == 0 || errno == ECONNRESET);
 	expect(scif_recv(pair.here, &byte, 0, SCIF_RECV_BLOCK) == 0 || errno == ECONNRESET);
 	expect_error(scif_recv(pair.here, &byte, -1, 0), EINVAL);

@@ -31,7 +31,7 @@ static void star_equal_ports(void)
 	long there[2];
 	int here[2], i;
 
-	/* The same ports everywhere, and the same endpoints' ports there. */
+	/* Both connections use the same ports. */
 	for (i = 0; i < 2; i++) {
 		long listener = expect_ok(ask(peer[i], DO_OPEN));
 
@@ -59,7 +59,7 @@ struct both {
 	unsigned char *memory[2];
 };
 
-/* A connection with each, with windows of PAGES_EACH at the same offset everywhere. */
+/* Makes a connection with each peer, with windows of PAGES_EACH at the same offset everywhere. */
 #define PAGES_EACH	256L
 #define LEN		(PAGES_EACH * PAGE)
 #define AT		0x600000L
@@ -108,7 +108,7 @@ static void star_parallel(void)
 			    LEN / 2);
 		}
 		for (i = 0; i < 2; i++) {
-			/* They copy, too. */
+			/* The peers copy, too. */
 			begin(both.pair[i].peer, DO_WRITETO, both.pair[i].there, AT + LEN / 2,
 			      LEN / 2, AT + LEN / 2, SYNC);
 			expect_value(scif_writeto(both.pair[i].here, AT, LEN / 2, AT, 0), 0);
@@ -150,7 +150,7 @@ static void star_isolated_close(void)
 	struct both both = both_nodes();
 	struct pair *stays = &both.pair[1];
 
-	/* In the middle of what both do. */
+	/* Closes in the middle of copies by both sides. */
 	expect_value(scif_writeto(both.pair[0].here, AT, LEN, AT, 0), 0);
 	fill(both.memory[1], 30, LEN);
 	expect_value(scif_writeto(stays->here, AT, LEN, AT, 0), 0);
@@ -175,7 +175,7 @@ static void star_one_listener(void)
 	for (i = 0; i < 2; i++) {
 		long endpoint = expect_ok(ask(peer[i], DO_OPEN));
 
-		/* From the same port of both. */
+		/* Both peers connect from the same port. */
 		expect_value(ask(peer[i], DO_BIND, endpoint, 3011), 3011);
 		expect_ok(ask(peer[i], DO_SET_NONBLOCK, endpoint, true));
 		expect_error(ask(peer[i], DO_CONNECT, endpoint, own_node(), port), EINPROGRESS);

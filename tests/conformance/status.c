@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How nodes stand (SCIF_NODE_STATUS), and what mappings show once they don't
- * (SCIF_MAP_POLICY). What needs a node to go is in tests/src/scif_status.rs.
+ * Cases of the status of nodes (SCIF_NODE_STATUS), and of the content of mappings after a loss
+ * (SCIF_MAP_POLICY). Cases in which a node is lost are in tests/src/scif_status.rs.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 #include "../harness/suite.h"
 
-/* Of which there is a status at most, and then some that the agents may have. */
+/* Largest number of nodes with a status, and some more that the agents may have. */
 #define MOST	1024
 
 static int status_of(int endpoint, __u16 node)
@@ -40,7 +40,7 @@ static const volatile struct scif_status_page *page_of(int status)
 	return page;
 }
 
-/* Of a node within reach: its boot id has to be that of the epoch. */
+/* Checks the status of an online node. The boot id has to be that of the epoch. */
 static void expect_online(__u16 node)
 {
 	int endpoint = expect_ok(scif_open());
@@ -50,7 +50,7 @@ static void expect_online(__u16 node)
 
 	expect(page->version == SCIF_STATUS_VERSION);
 	expect(page->node == node);
-	/* It may have come this moment. */
+	/* The node may have come online this moment. */
 	wait_until(page->epoch % 2 == 1);
 	epoch = page->epoch;
 	boot_id[0] = page->boot_id[0];
@@ -99,7 +99,7 @@ static void status_any_state(void)
 	status_of(pair.there, node);
 }
 
-/* Any size from that of the first version on, up to a page. */
+/* Checks that any size from that of the first version up to a page is accepted. */
 static void expect_sizes(unsigned long call, size_t least, void *request)
 {
 	int endpoint = expect_ok(scif_open());
@@ -157,7 +157,7 @@ static void status_reserved(void)
 	expect_value(ioctl(endpoint, SCIF_NODE_STATUS, &request), 0);
 }
 
-/* Where the result can't go nothing is left behind. */
+/* If the result can't be written, no resources remain. */
 static void status_result_unwritable(void)
 {
 	struct scif_node_status *request = pages(1);
@@ -324,7 +324,10 @@ static void status_limit(void)
 	}
 	expect_error(ioctl(endpoint, SCIF_NODE_STATUS, &request), ENOSPC);
 	expect(count > MOST - 64 && count <= MOST);
-	/* Others of those that are there can be had, and this node's; and one more if one goes. */
+	/*
+	 * The limit does not count nodes that are watched already, nor this node. If a status is
+	 * closed, there is room for another one.
+	 */
 	status_of(endpoint, 20001);
 	status_of(endpoint, own_node());
 	expect_value(close(first), 0);
@@ -392,7 +395,7 @@ static void policy_peer_there(void)
 	expect_value(ask(pair->peer, DO_DIFFERS, windows.peer_memory, 2, windows.len), -1);
 	expect_error(mprotect(reads, PAGE, PROT_READ | PROT_WRITE), EACCES);
 
-	/* A peer that closes is not lost: what was mapped stays. */
+	/* A peer that closes is not lost, so the mapping stays. */
 	ask(pair->peer, DO_CLOSE, pair->there);
 	wait_for_hangup(pair->here);
 	expect_value(differs(reads, 2, windows.len), -1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * readfrom, writeto, vreadfrom and vwriteto.
+ * Cases of readfrom, writeto, vreadfrom and vwriteto.
  *
- * Copies are checked where they arrive, with the bytes around them: memory that is not to be
- * touched has the value AROUND.
+ * Copies are checked at their destination, with the bytes around them: memory that a copy must not
+ * change has the value AROUND.
  */
 #include <sys/mman.h>
 
@@ -11,10 +11,10 @@
 
 #define AROUND	0xa5
 
-/* The way a copy goes: all four calls look like this to a case. */
+/* One of the four copy calls, which a case can handle alike. */
 struct way {
 	const char *name;
-	/* Whether it writes to the peer. */
+	/* Whether the call writes to the peer. */
 	bool writes;
 	/* Whether the local side is memory, not a window. */
 	bool memory;
@@ -27,7 +27,7 @@ static const struct way ways[] = {
 	{ "vreadfrom", false, true },
 };
 
-/* Calls it at offsets relative to the windows. */
+/* Makes the call at offsets relative to the windows. */
 static int copy(const struct windows *windows, const struct way *way, long local, long len,
 		long remote, int flags)
 {
@@ -43,7 +43,7 @@ static int copy(const struct windows *windows, const struct way *way, long local
 	return scif_readfrom(endpoint, windows->offset + local, len, there, flags);
 }
 
-/* Puts the pattern where the copy comes from, and the background where it goes. */
+/* Fills the source with the pattern, and the destination with the background. */
 static void prepare(struct windows *windows, const struct way *way, __u32 seed, long local,
 		    long len, long remote)
 {
@@ -57,7 +57,7 @@ static void prepare(struct windows *windows, const struct way *way, __u32 seed, 
 	}
 }
 
-/* Whether the pattern is where the copy goes, and nothing else was touched. */
+/* Checks that the destination has the pattern, and that nothing else has changed. */
 static void check_copy(struct windows *windows, const struct way *way, __u32 seed, long local,
 		       long len, long remote)
 {
@@ -116,7 +116,7 @@ static void copies_at_any_alignment(int flags)
 	size_t way, i;
 
 	for (way = 0; way < ARRAY_SIZE(ways); way++) {
-		/* Each place and size in several combinations, not all. */
+		/* Tests several combinations of offsets and sizes, not all. */
 		for (i = 0; i < 40; i++)
 			copy_and_check(&windows, &ways[way], i + 1,
 				       PAGE + place[i % ARRAY_SIZE(place)],
@@ -163,7 +163,7 @@ static void copies_large(void)
 	copy_and_check(&windows, &ways[0], 9, 1, windows.len - 64, 33, SYNC);
 }
 
-/* A copy of the largest size there is, over a gap that makes it fail. */
+/* A copy of the largest possible size, which fails at a gap. */
 static void copies_huge_length(void)
 {
 	struct windows windows = connected_windows(2);
@@ -178,11 +178,11 @@ static void copies_huge_length(void)
 				  windows.peer_offset, SYNC), ENXIO);
 }
 
-/* --- Windows that touch, and gaps --- */
+/* --- Contiguous windows, and gaps --- */
 
 #define AT	0x300000L
 
-/* Windows of 1, 2, 3 and 4 pages without a gap, from AT on; both memories ten pages. */
+/* Makes contiguous windows of 1, 2, 3 and 4 pages from AT on. Both memories have ten pages. */
 static struct windows touching_windows(void)
 {
 	struct windows windows = { .pair = connected(), .len = 10 * PAGE };
@@ -196,7 +196,7 @@ static struct windows touching_windows(void)
 	for (count = 1; count <= 4; count++) {
 		expect_ok(scif_register(pair->here, windows.memory + at, count * PAGE, AT + at,
 					READ_WRITE, SCIF_MAP_FIXED));
-		/* There, in another order of sizes. */
+		/* The peer's windows have another order of sizes. */
 		expect_ok(ask(pair->peer, DO_REGISTER, pair->there,
 			      windows.peer_memory + 10 * PAGE - at - count * PAGE, count * PAGE,
 			      AT + 10 * PAGE - at - count * PAGE, READ_WRITE, SCIF_MAP_FIXED));
@@ -228,7 +228,7 @@ static void copies_gap(void)
 
 	peer_background(&windows);
 	memset(windows.memory, AROUND, windows.len);
-	/* A gap there: the peer's window of two pages at 7. */
+	/* Makes a gap there: the peer's window of two pages at 7. */
 	expect_ok(ask(pair->peer, DO_UNREGISTER, pair->there, AT + 7 * PAGE, 2 * PAGE));
 	fill(windows.memory, 5, PAGE);
 	for (way = 0; way < ARRAY_SIZE(ways); way++) {
@@ -237,14 +237,14 @@ static void copies_gap(void)
 		expect_error(copy(&windows, &ways[way], 0, 10 * PAGE, 0, SYNC), ENXIO);
 		expect_error(copy(&windows, &ways[way], 0, PAGE + 1, 6 * PAGE, SYNC), ENXIO);
 		expect_error(copy(&windows, &ways[way], 0, PAGE, 9 * PAGE - 1, SYNC), ENXIO);
-		/* On both sides of it all is well. */
+		/* Copies on both sides of the gap work. */
 		if (ways[way].writes)
 			continue;
 		expect_value(differs_from_byte(windows.memory, AROUND, windows.len), -1);
 	}
 	expect_value(ask(pair->peer, DO_DIFFERS_FROM_BYTE, windows.peer_memory, AROUND,
 			 windows.len), -1);
-	/* A gap here: the window of two pages at 1. */
+	/* Makes a gap here: the window of two pages at 1. */
 	expect_value(scif_unregister(endpoint, AT + PAGE, 2 * PAGE), 0);
 	expect_error(scif_writeto(endpoint, AT, 2 * PAGE, AT, SYNC), ENXIO);
 	expect_error(scif_readfrom(endpoint, AT + 2 * PAGE, 2 * PAGE, AT, SYNC), ENXIO);
@@ -269,7 +269,7 @@ static void copies_outside(void)
 		expect_error(copy(&windows, &ways[way], windows.len - 1, 2, 0, SYNC), ENXIO);
 		expect_error(copy(&windows, &ways[way], -1, 2, 0, SYNC), ENXIO);
 	}
-	/* The peer has a window, this end has none: it is not taken for ours. */
+	/* Only the peer has a window. The driver does not take it for a local one. */
 	expect_value(scif_unregister(endpoint, windows.offset, windows.len), 0);
 	expect_error(scif_writeto(endpoint, windows.offset, 1, windows.peer_offset, SYNC), ENXIO);
 }
@@ -361,12 +361,12 @@ static void access_remote(void)
 			expect_error(copy(&windows, &ways[way], 0, 64, wrong, flags), EACCES);
 			expect_error(copy(&windows, &ways[way], 0, 64, wrong,
 					  flags | SCIF_RMA_USECPU), EACCES);
-			/* One of the two that it spans is enough. */
+			/* A copy fails if one of its two windows does not allow it. */
 			expect_error(copy(&windows, &ways[way], 0, 64, PAGE - 32, flags), EACCES);
 		}
 		expect_value(copy(&windows, &ways[way], 0, 64, PAGE - wrong, SYNC), 0);
 	}
-	/* Of the page that is for reading not a byte has changed. */
+	/* No byte of the read-only page has changed. */
 	expect_value(ask(pair->peer, DO_DIFFERS_FROM_BYTE, there, 0, PAGE), -1);
 }
 
@@ -397,7 +397,7 @@ static void access_from_peer(void)
 	unsigned char *memory = pages(2);
 	__s64 there = ask(pair.peer, DO_PAGES, 1);
 
-	/* The same, as the peer meets it with windows of ours. */
+	/* The peer gets the same errors for windows of this end. */
 	expect_ok(scif_register(pair.here, memory, PAGE, AT, SCIF_PROT_READ, SCIF_MAP_FIXED));
 	expect_ok(scif_register(pair.here, memory + PAGE, PAGE, AT + PAGE, SCIF_PROT_WRITE,
 				SCIF_MAP_FIXED));
@@ -423,7 +423,7 @@ static void v_bad_address(void)
 					   SYNC | cpu), EFAULT);
 		expect_error(scif_vreadfrom(endpoint, memory + 10, 3 * PAGE - 20, there,
 					    SYNC | cpu), EFAULT);
-		/* A little over the edge, as copies by the CPU may meet it. */
+		/* The copy crosses the edge a little, as copies by the CPU may do. */
 		expect_error(scif_vwriteto(endpoint, memory + PAGE - 8, 16, there, SYNC | cpu),
 			     EFAULT);
 	}
@@ -443,7 +443,7 @@ static void v_read_only(void)
 		expect_error(scif_vreadfrom(windows.pair.here, memory + 8, PAGE,
 					    windows.peer_offset, SYNC | cpu), EFAULT);
 		expect_value(differs_from_byte(memory, AROUND, 2 * PAGE), -1);
-		/* It can be read, though. */
+		/* Reads of the memory work. */
 		expect_value(scif_vwriteto(windows.pair.here, memory + 8, PAGE,
 					   windows.peer_offset, SYNC | cpu), 0);
 	}
@@ -453,7 +453,7 @@ static void v_read_only(void)
 
 /* --- Order and time --- */
 
-/* The peer waits for the last bytes and then looks at those before: they must be there. */
+/* Runs in the peer: waits for the last bytes, and then checks that those before are there. */
 static __s64 wait_for_last(const __s64 *argument)
 {
 	unsigned char *memory = (unsigned char *)argument[0];
@@ -506,7 +506,7 @@ static void async_fence(void)
 	}
 }
 
-/* After a synchronous copy the peer, told by other means, finds the data. */
+/* After a synchronous copy, the peer finds the data if it is notified by other means. */
 static void sync_complete(void)
 {
 	struct windows windows = connected_windows(64);
@@ -517,7 +517,7 @@ static void sync_complete(void)
 		fill(windows.memory, round, windows.len);
 		expect_value(scif_writeto(pair->here, windows.offset, windows.len,
 					  windows.peer_offset, SYNC), 0);
-		/* Ours again. */
+		/* The memory belongs to this process again. */
 		memset(windows.memory, 0, windows.len);
 		expect_value(ask(pair->peer, DO_DIFFERS, windows.peer_memory, round, windows.len),
 			     -1);
@@ -525,8 +525,8 @@ static void sync_complete(void)
 }
 
 /*
- * Small copies by the processor, which are complete, and a large one by the engine if there is one:
- * that overwrites what they have written, or finds it.
+ * Makes small copies by the CPU, which are complete, and a large one by the engine if there is one.
+ * The large copy overwrites the data of the small ones, or reads it.
  */
 static void sync_other_way(void)
 {
@@ -554,7 +554,7 @@ static void sync_other_way(void)
 		}
 		expect_value(scif_writeto(here, windows.offset, windows.len, windows.peer_offset,
 					  SYNC), 0);
-		/* Whose answer comes behind what is under way. */
+		/* The answer to this read comes behind the transfers in flight. */
 		expect_value(scif_vreadfrom(here, old, sizeof(old), windows.peer_offset + at,
 					    by_cpu), 0);
 		expect_value(memcmp(old, windows.memory + at, sizeof(old)), 0);
@@ -571,7 +571,7 @@ static void usecache(void)
 	long at, len;
 
 	for (i = 0; i < 60; i++) {
-		/* The same range again and again, and others that overlap with it. */
+		/* Uses the same range again and again, and others that overlap with it. */
 		at = i % 3 ? i * 100 : 0;
 		len = i % 3 ? 4000 + i * 13 : 8 * PAGE;
 		fill(memory + at, i, len);
@@ -599,7 +599,7 @@ static void usecache_remap(void)
 		expect_value(scif_vwriteto(windows.pair.here, memory, 8 * PAGE, there, flags), 0);
 		expect_value(ask(windows.pair.peer, DO_DIFFERS, windows.peer_memory, i, 8 * PAGE),
 			     -1);
-		/* Other pages at the same address: by mmap, by madvise, by mremap. */
+		/* Puts other pages at the same address: by mmap, by madvise, by mremap. */
 		if (i % 3 == 0)
 			expect(mmap(memory, 8 * PAGE, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
@@ -612,7 +612,7 @@ static void usecache_remap(void)
 		expect_value(scif_vreadfrom(windows.pair.here, memory, 8 * PAGE, there, flags), 0);
 		expect_value(differs(memory, i, 8 * PAGE), -1);
 	}
-	/* And when nothing is there any more. */
+	/* Also if no memory is mapped any more. */
 	expect_value(munmap(memory, 8 * PAGE), 0);
 	expect_error(scif_vwriteto(windows.pair.here, memory, 8 * PAGE, there, flags), EFAULT);
 }
@@ -627,7 +627,7 @@ static void usecache_protection(void)
 		     0);
 	memset(memory, AROUND, PAGE);
 	expect_value(mprotect(memory, PAGE, PROT_READ), 0);
-	/* What is kept pinned for writing must not be written any more. */
+	/* Pages that are pinned for writing must not be written any more. */
 	expect(scif_vreadfrom(windows.pair.here, memory, PAGE, windows.peer_offset, flags) == -1);
 	expect_value(differs_from_byte(memory, AROUND, PAGE), -1);
 	expect_value(scif_vwriteto(windows.pair.here, memory, PAGE, windows.peer_offset, flags),
@@ -643,7 +643,7 @@ static void usecache_unpins(void)
 
 	for (way = 0; way < 2; way++) {
 		memory = pages(64);
-		/* What the cases before have left may go meanwhile, so this is the most. */
+		/* Pages of earlier cases may be released meanwhile, so this is an upper limit. */
 		before = pinned();
 		expect_value(scif_vwriteto(windows.pair.here, memory + 100, PAGE / 2,
 					   windows.peer_offset, flags), 0);
@@ -668,7 +668,7 @@ static void both_directions(void)
 	for (round = 1; round <= 4; round++) {
 		fill(windows.memory, round, half);
 		ask(pair->peer, DO_FILL, windows.peer_memory, round + 100, half);
-		/* Lower halves go to the other's upper halves, at the same time. */
+		/* Copies lower halves to the other end's upper halves, at the same time. */
 		begin(pair->peer, DO_WRITETO, pair->there, windows.peer_offset, half,
 		      windows.offset + half, SYNC);
 		expect_value(scif_writeto(pair->here, windows.offset, half,
@@ -724,6 +724,52 @@ static void copies_by_threads(void)
 		thread_result(thread[i]);
 }
 
+#define READERS	3
+
+struct reader {
+	struct windows *windows;
+	bool stop;
+};
+
+static void read_once(struct windows *windows, unsigned char *into)
+{
+	expect_value(scif_vreadfrom(windows->pair.here, into, windows->len,
+				    windows->peer_offset, SYNC), 0);
+}
+
+static void *read_on(void *data)
+{
+	struct reader *reader = data;
+	unsigned char *into = pages(reader->windows->len / PAGE);
+
+	while (!__atomic_load_n(&reader->stop, __ATOMIC_SEQ_CST))
+		read_once(reader->windows, into);
+	return NULL;
+}
+
+/*
+ * Only this thread gets the signals. The readers make it wait for its turn where copies of one
+ * endpoint take turns.
+ */
+static void copies_beside_signals(void)
+{
+	struct windows windows = connected_windows(64);
+	struct reader reader = { .windows = &windows };
+	unsigned char *into = pages(64);
+	pthread_t thread[READERS];
+	int i;
+
+	for (i = 0; i < READERS; i++)
+		thread[i] = in_thread(read_on, &reader);
+	interrupt_repeatedly(false);
+	while (interruptions() < 40)
+		read_once(&windows, into);
+	stop_interrupting();
+	__atomic_store_n(&reader.stop, true, __ATOMIC_SEQ_CST);
+	for (i = 0; i < READERS; i++)
+		thread_result(thread[i]);
+}
+
 const struct test_case transfer_cases[] = {
 	PAIR(copies_plain, "rma.writeto rma.readfrom rma.vwriteto rma.vreadfrom"),
 	PAIR(copies_any_alignment, "rma.any-alignment"),
@@ -755,5 +801,6 @@ const struct test_case transfer_cases[] = {
 	PAIR(usecache_unpins, "rma.usecache-unpins"),
 	PAIR(both_directions, "rma.both-directions"),
 	PAIR(copies_by_threads, "rma.threads"),
+	PAIR(copies_beside_signals, "rma.signals"),
 	{ }
 };

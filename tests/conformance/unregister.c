@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * unregister: which windows go, and when they are gone.
+ * Cases of unregister: which windows it closes, and when they are closed.
  */
 #include "../harness/suite.h"
 
@@ -28,7 +28,7 @@ static struct three three_windows(void)
 	return three;
 }
 
-/* Whether the peer can read a window. */
+/* Returns whether the peer can read a window. */
 static bool is_there(struct three *three, off_t offset, long len)
 {
 	return !ask(three->pair.peer, DO_VREADFROM, three->pair.there, three->there, len, offset,
@@ -43,7 +43,7 @@ static void unregister_whole(void)
 	expect_value(scif_unregister(three.pair.here, AT + TWO, TWO), 0);
 	expect(is_there(&three, AT, TWO) && !is_there(&three, AT + TWO, 1) &&
 	       is_there(&three, AT + 2 * TWO, TWO));
-	/* The other two, in a range that is larger than both and has a hole. */
+	/* Unregisters the other two, by a larger range with a hole. */
 	expect_value(scif_unregister(three.pair.here, AT - PAGE, 100 * PAGE), 0);
 	expect(!is_there(&three, AT, 1) && !is_there(&three, AT + 2 * TWO, 1));
 	wait_until(!locked());
@@ -56,7 +56,7 @@ static void unregister_cut(void)
 
 	expect_error(scif_unregister(endpoint, AT, PAGE), EINVAL);
 	expect_error(scif_unregister(endpoint, AT + PAGE, PAGE), EINVAL);
-	/* Some whole, one cut: all stay. */
+	/* If the range cuts one window, all windows stay. */
 	expect_error(scif_unregister(endpoint, AT, 5 * PAGE), EINVAL);
 	expect_error(scif_unregister(endpoint, AT + PAGE, 5 * PAGE), EINVAL);
 	expect_error(scif_unregister(endpoint, AT + PAGE, 4 * PAGE), EINVAL);
@@ -84,7 +84,7 @@ static void unregister_negative(void)
 
 	expect_error(scif_unregister(three.pair.here, -PAGE, 100 * PAGE), EINVAL);
 	expect_error(scif_unregister(three.pair.here, INT64_MIN, PAGE), EINVAL);
-	/* A range that leaves the address space. */
+	/* The range exceeds the address space. */
 	expect(scif_unregister(three.pair.here, AT, -1UL) == -1);
 	expect(scif_unregister(three.pair.here, INT64_MAX & -PAGE, 2 * PAGE) == -1);
 	expect(is_there(&three, AT, 3 * TWO));
@@ -96,7 +96,7 @@ static void unregister_no_new_use(void)
 	struct pair *pair = &windows.pair;
 
 	expect_value(scif_unregister(pair->here, windows.offset, windows.len), 0);
-	/* Not here as the local side, and not there as the remote one. */
+	/* The window serves neither as the local side, nor as the remote one. */
 	expect_error(scif_writeto(pair->here, windows.offset, 1, windows.peer_offset, 0), ENXIO);
 	expect_error(scif_readfrom(pair->here, windows.offset, 1, windows.peer_offset, SYNC),
 		     ENXIO);
@@ -140,7 +140,7 @@ static void unregister_offset_free(void)
 
 	for (i = 0; i < 50; i++) {
 		expect_value(scif_unregister(three.pair.here, AT + TWO, TWO), 0);
-		/* Whoever has used it lets go in a moment, if not at once. */
+		/* A user of the old window may release it a moment later. */
 		wait_until(scif_register(three.pair.here, three.memory, TWO, AT + TWO, READ_WRITE,
 					 SCIF_MAP_FIXED) == AT + TWO);
 		expect(is_there(&three, AT, 3 * TWO));
@@ -190,7 +190,7 @@ static void unregister_mapped(void)
 			       READ_WRITE));
 	fill(windows.memory, 3, windows.len);
 	expect_value(scif_unregister(pair->here, windows.offset, windows.len), 0);
-	/* Still there, still charged, and the offsets still taken. */
+	/* The window still exists and is charged, and its offsets are in use. */
 	expect_value(ask(pair->peer, DO_DIFFERS, mapped, 3, windows.len), -1);
 	ask(pair->peer, DO_FILL, mapped, 4, windows.len);
 	ask(pair->peer, DO_PEEK, mapped);
@@ -199,7 +199,7 @@ static void unregister_mapped(void)
 	expect_error(scif_register(pair->here, windows.memory, windows.len, windows.offset,
 				   READ_WRITE, SCIF_MAP_FIXED), EADDRINUSE);
 	expect_error(scif_unregister(pair->here, windows.offset, windows.len), ENXIO);
-	/* A part of the mapping is enough. */
+	/* The rest of the mapping keeps the window. */
 	expect_ok(ask(pair->peer, DO_MUNMAP, mapped, PAGE));
 	expect_value(ask(pair->peer, DO_DIFFERS_FROM_BYTE, mapped + PAGE,
 			 windows.memory[PAGE], 1), -1);

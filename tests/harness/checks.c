@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See checks.h. Where a process of a case is, is written to memory that the runner sees, so that it
- * can say where a case hangs.
+ * The checks of the test programs (checks.h). A process of a case records its progress in memory
+ * that the runner sees, so that the runner can print where a case hangs.
  */
 #include <poll.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@ struct runner runner = { .report = STDERR_FILENO, .limit = 200 };
 
 int tests, failures;
 
-/* Of this thread: the check that is being made, and why it fails. */
+/* The check that this thread makes, and the reason why it fails. */
 static __thread struct progress current;
 static __thread char reason[512];
 
@@ -125,7 +125,10 @@ __u64 now(void)
 
 struct waiting start_waiting(void)
 {
-	/* Before the runner ends it, to be able to say what is missing. */
+	/*
+	 * Ends the wait before the runner's limit, so that the process can print the missing
+	 * condition.
+	 */
 	return (struct waiting) { .deadline = now() + runner.limit * 1000ULL * 3 / 4 };
 }
 

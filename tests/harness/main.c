@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a suite of cases does when it is started: runs them, serves those of other nodes, or tells
- * what there is.
+ * The main program of a suite: runs the cases, serves those of other nodes, or lists cases and
+ * rules.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -12,33 +12,34 @@
 static const char usage[] =
 	"Usage: %1$s COMMAND [OPTION...]\n"
 	"\n"
-	"  run      run the cases, on the node where they are started; TAP on stdout\n"
+	"  run      run the cases on this node; print TAP\n"
 	"    --topology loopback        both ends on this node; the default\n"
 	"    --topology two --peer N    the other ends on node N\n"
 	"    --topology three --peer N --peer M\n"
-	"                               on the nodes N and M, and the cases for three nodes\n"
-	"    --only PATTERN             cases with this in their name, or that it matches as\n"
-	"                               a file pattern; can be given more than once\n"
-	"    --except PATTERN           not those\n"
-	"    --staged both|peers|here   windows of the peers, or of this node for them, are\n"
-	"                               out of reach, as in bounce mode: without the cases\n"
-	"                               that map them, and with those for that\n"
-	"    --device-memory FOLDER     of sysfs, of a PCI device of this node whose BAR 2 is\n"
-	"                               memory: with the cases for that\n"
-	"    --time-limit SECONDS       for each case, after which it is taken for\n"
-	"                               hung; 200 by default\n"
-	"  agent    serve the cases of other nodes; to be started on each peer first\n"
+	"                               the other ends on nodes N and M; adds the cases for\n"
+	"                               three nodes\n"
+	"    --only PATTERN             only cases whose name contains PATTERN, or matches it\n"
+	"                               as a file pattern; can be given more than once\n"
+	"    --except PATTERN           all cases but these\n"
+	"    --staged both|peers|here   windows of the peers, or of this node for the peers,\n"
+	"                               are out of reach, as in bounce mode: skips the cases\n"
+	"                               that map them, and adds those for staging\n"
+	"    --device-memory FOLDER     the folder in sysfs of a PCI device of this node whose\n"
+	"                               BAR 2 is memory: adds the cases for such memory\n"
+	"    --time-limit SECONDS       the time after which a case counts as hung; 200 by\n"
+	"                               default\n"
+	"  agent    serve the cases of other nodes; start it on each peer before 'run'\n"
 	"    --port PORT                the port, here and with 'run'; %2$u by default\n"
 	"    --time-limit SECONDS       as with 'run'\n"
 	"  list     print the names of the cases, and the rules that each checks\n"
 	"  rules    print the rules, and the cases that check each, as reStructuredText\n"
-	"  check    say which rules have no case and which cases name no rule; needs no driver\n"
+	"  check    print rules without a case and cases without a rule; needs no driver\n"
 	"\n"
 	"Examples:\n"
 	"  %1$s run\n"
 	"  %1$s run --topology two --peer 1 --only 'connect_*'\n"
 	"\n"
-	"Exit status: 0 if all cases passed, 1 if some did not, 2 if they could not be run.\n";
+	"Exit status: 0 if all cases passed, 1 if a case failed, 2 if the suite could not run.\n";
 
 static void list_cases(void)
 {
@@ -140,7 +141,7 @@ static void parse(int argc, char **argv, struct options *options)
 		refuse("too many arguments");
 }
 
-/* Both ends on this node: the agent is a child, which ends with this process. */
+/* Starts the agent as a child, which ends with this process, so that both ends are on this node. */
 static void start_own_agent(void)
 {
 	__u16 port = 0;
@@ -183,7 +184,7 @@ static int command_agent(const struct options *options)
 	__u16 port = options->port;
 	int listener = listening(&port, 64);
 
-	/* Whoever has started it may wait for this line. */
+	/* The process that has started the agent may wait for this line. */
 	printf("agent on port %u\n", port);
 	fflush(stdout);
 	run_agent(listener);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Peers: helpers on another node (or this one) that make calls when asked.
+ * Peers: helpers on another node (or this one) that make calls on request.
  *
- * A case reaches the agent of the node over a connection of its own. The agent forks a
- * process for it, which takes requests from that connection, one after the other, and
- * answers with the result and errno. When the case ends, however it does, the connection
- * breaks, and the process ends, whatever it is at.
+ * A case reaches the agent of the node over a connection of its own. The agent forks a process for
+ * the case, which takes requests from that connection one after the other, and answers with the
+ * result and errno. When the case ends in any way, the connection breaks. Then the process ends,
+ * whatever call it is in.
  *
- * Addresses in requests are those of the peer's own memory, as it has given them out.
+ * Addresses in requests are addresses of the peer's own memory, which the peer has returned before.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -280,7 +280,7 @@ void serve(int control)
 	_exit(0);
 }
 
-/* Whatever the peer is at, it ends with its case. */
+/* Ends the peer with its case, whatever call the peer is in. */
 static void *end_with_case(void *data)
 {
 	wait_for_hangup((int)(long)data);
@@ -303,7 +303,7 @@ void run_agent(int listener)
 	struct scif_port_id from;
 	scif_epd_t control;
 
-	/* Nobody waits for the children. */
+	/* The children are not waited for, so the kernel reaps them. */
 	signal(SIGCHLD, SIG_IGN);
 	for (;;) {
 		if (scif_accept(listener, &from, &control, SCIF_ACCEPT_SYNC)) {

@@ -2,9 +2,9 @@
 /*
  * Runs cases and reports them as TAP, the Test Anything Protocol.
  *
- * Each case runs in a process, the leader of a group of its own. The runner waits for its
- * end, at most for the time limit, and then kills what is left of the group. A case passes
- * if its process exits with status 0 and nothing of its group was left.
+ * Each case runs in a process that leads a group of its own. The runner waits for the end of the
+ * process, at most for the time limit, and then kills the rest of the group. A case passes if its
+ * process exits with status 0 and no other process of its group is left.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -33,7 +33,7 @@ static bool matches(const char *name, const struct patterns *patterns)
 	return false;
 }
 
-/* A pattern that no case has in its name may be that of one that was renamed: it is refused. */
+/* Refuses a pattern that matches no case, because the case may have been renamed. */
 static void check_patterns(const struct patterns *patterns)
 {
 	const struct test_case *const *file, *test;
@@ -70,7 +70,7 @@ static bool is_wanted(const struct test_case *test, const struct patterns *only,
 	return (!only->count || matches(test->name, only)) && !matches(test->name, except);
 }
 
-/* Waits for the end of the process; false if it takes too long. */
+/* Waits for the end of the process. Returns false if it takes too long. */
 static bool wait_for_end(pid_t child)
 {
 	struct pollfd end = { .events = POLLIN };
@@ -116,7 +116,7 @@ static pid_t start(const struct test_case *test, int report[2])
 	return child;
 }
 
-/* What the case has said, as comments. */
+/* Prints the messages of the case as comments. */
 static void print_report(int from)
 {
 	bool at_start = true;
@@ -135,7 +135,7 @@ static void print_report(int from)
 		putchar('\n');
 }
 
-/* Where the case was when it was ended. */
+/* Prints the check that the case was at when it was ended. */
 static void print_place(void)
 {
 	const struct progress *at = runner.progress;
@@ -155,7 +155,10 @@ static void run_case(const struct test_case *test)
 	ended = wait_for_end(child);
 	if (!ended)
 		kill(-child, SIGKILL);
-	/* The process becomes free here, its group only when the others have ended, too. */
+	/*
+	 * The process id becomes free here, that of the group only when its other processes have
+	 * ended.
+	 */
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	left = ended && !kill(-child, SIGKILL);
@@ -194,7 +197,7 @@ int run_cases(const struct patterns *only, const struct patterns *except)
 		for (test = *file; test->name; test++) {
 			if (!is_wanted(test, only, except))
 				continue;
-			/* With several peers, each has its share. */
+			/* With several peers, the cases use them in turn. */
 			run.current_peer = run.peers ? tests % run.peers : 0;
 			run_case(test);
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Small helpers of the cases.
+ * Helpers of the cases (suite.h).
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -23,7 +23,7 @@ static __u64 mix(__u64 value)
 	return value ^ (value >> 31);
 }
 
-/* The word of the pattern of a seed that begins with this byte, a multiple of 8. */
+/* Returns the word of a seed's pattern that begins at this byte, a multiple of 8. */
 static __u64 word_at(__u32 seed, long at)
 {
 	return mix(((__u64)seed << 32) + at + 0x9e3779b97f4a7c15ULL);
@@ -51,7 +51,7 @@ long differs(const void *from, __u32 seed, long len)
 
 	for (i = 0; i < len; i += sizeof(word)) {
 		word = word_at(seed, i);
-		/* A comparison of a constant size is one instruction. */
+		/* The compiler turns a comparison of constant size into one instruction. */
 		if (len - i >= 8 && !memcmp(byte + i, &word, 8))
 			continue;
 		for (j = 0; j < 8 && i + j < len; j++) {
@@ -67,7 +67,7 @@ long differs_from_byte(const void *from, int byte, long len)
 	const unsigned char *at = from;
 	long i;
 
-	/* All are equal if the first is this one, and each is the next. */
+	/* All bytes are equal if the first one is right and each equals the next one. */
 	if (len > 0 && at[0] == (unsigned char)byte && !memcmp(at, at + 1, len - 1))
 		return -1;
 	for (i = 0; i < len; i++) {
@@ -112,8 +112,8 @@ long stuff(int endpoint)
 	int count;
 
 	/*
-	 * What goes in may also go out, to the peer's memory; nobody reads it there. A queue that
-	 * was full may have become larger by itself a moment later.
+	 * Sent data may flow on into the peer's memory, where no call reads it. A full queue may
+	 * have grown by itself a moment later.
 	 */
 	do {
 		count = expect_ok(scif_send(endpoint, block, sizeof(block), 0));
@@ -268,7 +268,7 @@ long pinned(void)
 	char line[128], *name;
 	long balance = 0;
 
-	/* Each processor counts for itself; this adds it all up. */
+	/* Each CPU counts for itself. A read of this file adds the counts up. */
 	if (refresh >= 0) {
 		expect(read(refresh, line, 1) >= 0);
 		close(refresh);
@@ -293,7 +293,10 @@ void become(unsigned int user, long locked_limit)
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) ||
 	    setresgid(user, user, user) || setresuid(user, user, user))
 		fail("the suite has to be run by root: %s", strerror(errno));
-	/* Changing the user makes the process undumpable, and so its /proc files root's. */
+	/*
+	 * After a change of user the process is undumpable, so its /proc files would belong to
+	 * root.
+	 */
 	prctl(PR_SET_DUMPABLE, 1);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of a suite of cases share: SCIF's (../conformance), and SISCI's (../sisci).
+ * Declarations for the files of a suite of cases: SCIF's (../conformance), and SISCI's (../sisci).
  *
- * A case is a function that runs in a process of its own. It talks to the driver through
- * libscif, and to helpers on the other node, each a process that makes calls when asked
- * (see peer.c), so that what both ends do is written in one place, in the order in which it
- * happens. The first check that fails ends the case.
+ * A case is a function that runs in a process of its own. It talks to the driver through libscif,
+ * and to helpers on the other node, each a process that makes calls on request (see peer.c). So the
+ * code of both ends is in one place, in the order in which it happens. The first check that fails
+ * ends the case.
  *
- * Nothing here waits for a time to pass: a case waits for a condition, and the runner kills
- * it when its time is over.
+ * No case waits for a time to pass. A case waits for a condition, and the runner kills the case
+ * when its time is over.
  */
 #ifndef SUITE_H
 #define SUITE_H
@@ -22,7 +22,7 @@
 
 #include "checks.h"
 
-/* The names of the kernel's header, which has no capitals in them. */
+/* Selects the names of the kernel's header, which have no capitals. */
 #define SCIF_NEW_NAMES
 #include <scif.h>
 
@@ -31,22 +31,22 @@
 /* A sentence of the specification that can be tested. */
 struct rule {
 	const char *id;
-	/* Where it is said. */
+	/* The place of the sentence in the specification. */
 	const char *source;
 	const char *statement;
-	/* The lab test that checks it from outside of the nodes, if no case can. */
+	/* The lab test that checks the rule from outside of the nodes, if no case can. */
 	const char *lab_test;
-	/* Why it can't be tested, if it can't. */
+	/* The reason why the rule can't be tested, or NULL. */
 	const char *untested;
 };
 
-/* Ends with an entry without an id. */
+/* All rules. The last entry has no id. */
 extern const struct rule rules[];
 
 const struct rule *find_rule(const char *id);
 /* Prints the table of the rules in reStructuredText. */
 void print_rules(void);
-/* Says on stderr which rules have no case, and so on; returns whether all is well. */
+/* Prints on stderr which rules have no case, and other faults. Returns whether there are none. */
 bool check_rules(void);
 
 /* --- Cases --- */
@@ -54,17 +54,20 @@ bool check_rules(void);
 enum case_kind {
 	/* Needs no other process on another node. */
 	CASE_ALONE,
-	/* Likewise, and takes so long that once, over loopback, is enough. */
+	/* Needs no process on another node, and takes so long that it runs only over loopback. */
 	CASE_ALONE_LONG,
 	/* Needs a peer: on the other node, or on this one. */
 	CASE_PAIR,
-	/* Likewise, and the windows of the peer are within reach. */
+	/* Needs a peer whose windows are within direct reach. */
 	CASE_PAIR_MAPPED,
-	/* Likewise, and they are not: what is for them is staged. */
+	/* Needs a peer whose windows are out of reach, so that transfers to them are staged. */
 	CASE_PAIR_STAGED,
-	/* As CASE_PAIR, and windows of this node are within reach of the peer. */
+	/* Needs a peer that reaches windows of this node directly. */
 	CASE_PAIR_MAPPING_US,
-	/* Needs a peer, and a device of this node that has memory; run if that is named. */
+	/*
+	 * Needs a peer, and a device of this node with memory. It runs only if the caller names a
+	 * device.
+	 */
 	CASE_PAIR_DEVICE,
 	/* Needs two peers, on two other nodes. */
 	CASE_STAR,
@@ -73,10 +76,12 @@ enum case_kind {
 struct test_case {
 	const char *name;
 	enum case_kind kind;
-	/* The ids of the rules that it checks, with a space between them. */
+	/* The ids of the rules that the case checks, separated by spaces. */
 	const char *rules;
 	void (*run)(void);
-	/* What DO_RUN does in a peer, if the case needs more than single calls there. */
+	/*
+	 * The function that DO_RUN calls in a peer, if the case needs more than single calls there.
+	 */
 	__s64 (*there)(const __s64 *argument);
 };
 
@@ -103,22 +108,22 @@ struct test_case {
 #define STAR(function, rule_ids) \
 	{ .name = #function, .kind = CASE_STAR, .rules = rule_ids, .run = function }
 
-/* Each ends with an entry without a name. */
+/* The cases of each file. The last entry has no name. */
 extern const struct test_case bind_listen_cases[], connect_cases[], accept_cases[],
 	send_receive_cases[], poll_cases[], close_cases[], register_cases[], unregister_cases[],
 	memory_cases[], device_cases[],
 	transfer_cases[], fence_cases[], mapping_cases[], nodes_cases[], process_cases[],
 	abi_cases[], names_cases[], send_all_cases[], star_cases[], status_cases[];
 
-/* What a suite brings along beside its rules. */
+/* The parts of a suite besides its rules. */
 struct suite {
 	const char *name;
 	/* Lines above the table of the rules. */
 	const char *about_rules;
-	/* The lists of cases; ends with NULL. */
+	/* The lists of cases. The last entry is NULL. */
 	const struct test_case *const *cases;
 	__u16 agent_port;
-	/* Operations of peers beside those below, if there are any. */
+	/* Makes operations of peers that are not listed below, or NULL. */
 	long (*operation)(__u32 operation, const __s64 *argument, __s64 *answer);
 };
 
@@ -137,17 +142,17 @@ enum topology {
 
 #define MAX_PEERS	2
 
-/* How this run is. Set before the cases are forked. */
+/* The parameters of this run, which are set before the cases are forked. */
 struct run {
 	enum topology topology;
-	/* Where the agents are. */
+	/* The nodes and ports of the agents. */
 	int peers;
 	struct scif_port_id agent[MAX_PEERS];
-	/* The one that cases with one peer use. */
+	/* Index of the agent for cases with one peer. */
 	int current_peer;
-	/* The windows of peers are out of reach; and those of this node for them. */
+	/* Whether windows of the peers are out of this node's direct reach, and the reverse. */
 	bool staged_peers, staged_here;
-	/* The folder of sysfs of a device whose BAR 2 is memory, if there is one. */
+	/* The sysfs folder of a device whose BAR 2 is memory, or NULL. */
 	const char *device_memory;
 	const struct test_case *test;
 };
@@ -160,41 +165,44 @@ struct patterns {
 	int count;
 };
 
-/* Returns the exit status. */
+/* Runs the cases. Returns the exit status. */
 int run_cases(const struct patterns *only, const struct patterns *except);
-/* Serves the cases of other nodes for ever. */
+/* Serves the cases of other nodes without end. */
 void run_agent(int listener);
-/* A listening endpoint; *port is the port that it gets, or 0 for any. */
+/*
+ * Returns a listening endpoint. *port is the wanted port, or 0 for any; the function stores the
+ * port there.
+ */
 int listening(__u16 *port, int backlog);
 
 /*
- * How long to look that something does not happen: long enough for a call that does not
- * block to have returned, most of the time. Can't make a right driver fail.
+ * Time in milliseconds for checks that an event does not happen. Mostly it is long enough for a
+ * call that does not block to have returned. It can't make a right driver fail.
  */
 #define A_MOMENT	30
 
 /* --- Memory and its content --- */
 
-/* A page is what the kernel says: arm64 has kernels with 4, 16 and 64 KiB. */
+/* The kernel determines the page size: arm64 has kernels with 4, 16 and 64 KiB. */
 #define PAGE		sysconf(_SC_PAGESIZE)
 #define MIB		(1024 * 1024L)
 #define NOBODY		65534
 
-/* A pattern that neither repeats nor is the same for two seeds. */
+/* Fills memory with a pattern that does not repeat, and that differs for each seed. */
 void fill(void *to, __u32 seed, long len);
-/* The first byte that differs from it, or -1. */
+/* Returns the index of the first byte that differs from the pattern, or -1. */
 long differs(const void *from, __u32 seed, long len);
-/* Where the first byte is another one, or -1. */
+/* Returns the index of the first byte that differs from `byte`, or -1. */
 long differs_from_byte(const void *from, int byte, long len);
-/* Pages of zeroes that fork does not share. */
+/* Returns pages of zeroes that fork does not share. */
 void *pages(long count);
 
 /* --- Peers --- */
 
-/* A process on another node (or on this one) that does what it is asked. */
+/* A process on another node (or on this one) that makes calls on request. */
 struct peer;
 
-/* What a peer can do. Its arguments, what it returns, and answer[] if that is used. */
+/* Operations of a peer, with their arguments, results, and answer[] if they use it. */
 enum operation {
 	DO_OPEN,	/* endpoint */
 	DO_CLOSE,	/* (endpoint) */
@@ -235,22 +243,22 @@ enum operation {
 };
 
 struct peer *new_peer(void);
-/* On the node of the agent with that index, in a star. */
+/* Makes a peer on the node of the agent with this index, in a star. */
 struct peer *new_peer_on(int index);
 __u16 peer_node(const struct peer *peer);
-/* The other results of the last operation. */
+/* Returns another result of the last operation. */
 __s64 answer(const struct peer *peer, int index);
-/* Has something done that is not waited for. */
+/* Starts an operation, without waiting for it. */
 void begin_operation(struct peer *peer, __u32 operation, const __s64 *argument);
-/* Both: has something done, and waits for it. */
+/* Starts an operation, and waits for it. */
 long ask_operation(struct peer *peer, __u32 operation, const __s64 *argument);
-/* Waits for it. Returns what the call there has returned; errno is the one there. */
+/* Waits for the operation. Returns the result of the peer's call, with the peer's errno. */
 long end(struct peer *peer);
-/* Whether it has ended. */
+/* Returns whether the operation has ended. */
 bool has_ended(struct peer *peer);
-/* Waits until the process is gone. */
+/* Waits until the peer's process has ended. */
 void wait_for_death(struct peer *peer);
-/* In a peer: serves until its case ends. */
+/* Runs in a peer: serves requests until its case ends. */
 noreturn void serve(int control);
 
 #define begin(peer, operation, ...) \
@@ -263,16 +271,16 @@ struct pair {
 	struct peer *peer;
 	int here;
 	int there;
-	/* The ports of both. */
+	/* The ports of both ends. */
 	__u16 own_port;
 	__u16 peer_port;
 };
 
-/* Connects a new endpoint here with a new one there. */
+/* Connects a new endpoint here with a new endpoint of the peer. */
 struct pair connected_to(struct peer *peer);
-/* The same, with a new peer. */
+/* Connects a new endpoint with one of a new peer. */
 struct pair connected(void);
-/* The same within this process and node. */
+/* Connects two new endpoints of this process. */
 struct pair connected_here(void);
 
 #define SYNC		SCIF_RMA_SYNC
@@ -284,7 +292,7 @@ struct windows {
 	long len;
 	unsigned char *memory;
 	off_t offset;
-	/* Of the peer: its address there, and its offset. */
+	/* Address of the peer's memory in the peer, and offset of its window. */
 	__s64 peer_memory;
 	off_t peer_offset;
 };
@@ -293,46 +301,46 @@ struct windows connected_windows(long page_count);
 
 /* --- Small helpers --- */
 
-/* What poll says of an endpoint; waits for one of the events. */
+/* Waits for one of the events. Returns the events that poll shows. */
 int poll_for(int endpoint, int events, int timeout);
 /* Waits until the peer has closed. */
 void wait_for_hangup(int endpoint);
-/* How long a queue that was full may take to become larger by itself, by far. */
+/* Time within which a full queue has grown by itself. It usually takes much less. */
 #define GROWTH_MILLISECONDS	300
-/* All that fits, without blocking; returns how much. */
+/* Sends as much as fits, without blocking. Returns the number of bytes. */
 long stuff(int endpoint);
 __u16 own_node(void);
-/* A node that is not there: the highest one up to a node, or any. */
+/* Return a node id that does not exist: the highest one up to an id, or any. */
 __u16 absent_node_up_to(__u16 id);
 __u16 absent_node(void);
-/* Bytes of locked memory of this process. */
+/* Returns the bytes of locked memory of this process. */
 long locked(void);
-/* Pages of this node that are pinned, by whomever. */
+/* Returns the number of pages that all processes of this node have pinned. */
 long pinned(void);
 void set_nonblock(int endpoint, bool on);
 int connect_to(int endpoint, __u16 node, __u16 port);
-/* Gives the root's privileges up for good, and limits locked memory. */
+/* Drops root's privileges for good, and limits locked memory. */
 void drop_privileges(long locked_limit);
-/* Likewise, as a user who need not be nobody. */
+/* Drops root's privileges for good, for this user, and limits locked memory. */
 void become(unsigned int user, long locked_limit);
-/* Runs a function in a child; it ends the child. */
+/* Runs a function in a child. The child exits when the function returns. */
 pid_t in_child(void (*function)(void *data), void *data);
-/* Waits for the child; it must not have failed. */
+/* Waits for the child, which must not have failed. */
 void child_passed(pid_t child);
-/* The signal that has ended it, or 0. */
+/* Waits for the child. Returns the signal that has ended it, or 0. */
 int child_signal(pid_t child);
 
-/* The peer must not have done yet what it was asked. */
+/* Checks that the peer's operation has not ended yet. */
 void expect_blocked(struct peer *peer);
 /*
- * Signals to this process every few milliseconds, so that sooner or later one arrives in the
- * middle of the call that waits; with restart, the call is to go on.
+ * Sends signals to this process every few milliseconds, so that one arrives in the middle of a call
+ * that waits. With restart, the call has to go on.
  */
 void interrupt_repeatedly(bool restart);
 void stop_interrupting(void);
-/* How many have come. */
+/* Returns the number of signals so far. */
 int interruptions(void);
-/* A thread that gets no signals. */
+/* Runs a function in a thread that gets no signals. */
 pthread_t in_thread(void *(*function)(void *data), void *data);
 void *thread_result(pthread_t thread);
 

@@ -28,7 +28,7 @@ const struct rule *find_rule(const char *id)
 	return NULL;
 }
 
-/* Goes on to the next of the words in *words. */
+/* Takes the next word from *words. */
 static bool next_word(const char **words, char *word, size_t room)
 {
 	size_t len;
@@ -55,7 +55,7 @@ bool case_checks(const struct test_case *test, const char *rule)
 	return false;
 }
 
-/* The next case that checks the rule, after the given position. */
+/* Returns the next case after the given position that checks the rule. */
 static const struct test_case *next_case(const struct rule *rule,
 					 const struct test_case *const **file,
 					 const struct test_case **test)

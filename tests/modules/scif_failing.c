@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has one call of a function of the kernel by scif.ko fail: it is not made, and
- * returns a value. That is for functions that fail_function does not know, as
- * those of the drivers of bridges and engines.
+ * Lets one call of a kernel function by scif.ko fail: the call is not made, and returns a value.
+ * This is for functions that fail_function does not know, such as those of the drivers of bridges
+ * and engines.
  *
  *	insmod scif_failing.ko symbol=NAME nth=N [value=-5]
  *
- * The parameter "calls" says how many calls there were.
+ * The parameter "calls" is the number of calls so far.
  */
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
@@ -17,21 +17,21 @@
 
 static char *symbol;
 module_param(symbol, charp, 0444);
-MODULE_PARM_DESC(symbol, "The function");
+MODULE_PARM_DESC(symbol, "Name of the function");
 
 static int nth;
 module_param(nth, int, 0444);
-MODULE_PARM_DESC(nth, "Which of its calls fails, from 1 on");
+MODULE_PARM_DESC(nth, "Number of the call that fails, from 1 on");
 
 static long value = -EIO;
 module_param(value, long, 0444);
-MODULE_PARM_DESC(value, "What that returns");
+MODULE_PARM_DESC(value, "Value that the failing call returns");
 
 static atomic_t calls;
 module_param_named(calls, calls.counter, int, 0444);
-MODULE_PARM_DESC(calls, "How many calls there were");
+MODULE_PARM_DESC(calls, "Number of calls so far");
 
-/* Returns to the caller of the function in whose place it is. */
+/* Returns to the caller of the function that it replaces. */
 asm(".pushsection .text\n"
 	".type scif_failing_return, @function\n"
 	"scif_failing_return:\n"
@@ -60,7 +60,10 @@ static int failing_before(struct kprobe *probe, struct pt_regs *regs)
 	return 1;
 }
 
-/* Keeps the probe from being made into a jump, which always goes on with the function. */
+/*
+ * Keeps the kernel from optimizing the probe into a jump, which would always continue with the
+ * function.
+ */
 static void failing_after(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
 {
 }
@@ -83,5 +86,5 @@ static void __exit failing_exit(void)
 }
 module_exit(failing_exit);
 
-MODULE_DESCRIPTION("Has one call of a function by scif.ko fail");
+MODULE_DESCRIPTION("SCIF test: makes one call of a function by scif.ko fail");
 MODULE_LICENSE("GPL");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client that forgets all it has: two endpoints, one of which listens, a
- * registered client, and a page that is pinned. The log has to name it when it is
- * unloaded.
+ * A client that releases nothing: two endpoints, one of which listens, a registered client, and a
+ * pinned page. When it is unloaded, the log has to name it.
  *
  *	insmod scif_forgetful.ko [port=3190]
  */
@@ -15,18 +14,21 @@ static ushort port = 3190;
 module_param(port, ushort, 0444);
 MODULE_PARM_DESC(port, "The port to listen on; the next one is bound");
 
-/* Goes with the module. */
+/* The page is freed with the module. */
 static u8 page[PAGE_SIZE] __aligned(PAGE_SIZE);
 
-/* Not empty: they are called when the module has exited already. */
+/*
+ * The callbacks are not empty, because the module under test calls them after this module has
+ * exited.
+ */
 static void forgetful_probe(struct scif_peer_dev *spdev)
 {
-	pr_info("node %u is there\n", spdev->dnode);
+	pr_info("probe of node %u\n", spdev->dnode);
 }
 
 static void forgetful_remove(struct scif_peer_dev *spdev)
 {
-	pr_info("node %u has gone\n", spdev->dnode);
+	pr_info("remove of node %u\n", spdev->dnode);
 }
 
 static struct scif_client forgetful_client = {
@@ -74,7 +76,7 @@ close:
 	return err;
 }
 
-/* What has to be done here is just what is not. */
+/* Releases nothing, which is the purpose of this module. */
 static void __exit forgetful_exit(void)
 {
 }
@@ -82,5 +84,5 @@ static void __exit forgetful_exit(void)
 module_init(forgetful_init);
 module_exit(forgetful_exit);
 
-MODULE_DESCRIPTION("SCIF test: leaves all open that it has");
+MODULE_DESCRIPTION("SCIF test: a client that releases nothing");
 MODULE_LICENSE("GPL");

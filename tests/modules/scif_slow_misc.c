@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A misc device that nobody has opened yet who has tried: open() returns when the caller is
- * killed. The kernel has its mutex of the misc devices for as long.
+ * A misc device whose open() does not return before its caller is killed. Meanwhile the kernel
+ * holds its mutex of the misc devices.
  *
  *	insmod scif_slow_misc.ko
  */
@@ -14,7 +14,7 @@
 
 static uint opening;
 module_param(opening, uint, 0444);
-MODULE_PARM_DESC(opening, "How many processes are in open()");
+MODULE_PARM_DESC(opening, "Number of processes in open()");
 
 static DECLARE_WAIT_QUEUE_HEAD(nothing);
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A DMA engine of software, with the manners of drivers that there are:
+ * A software DMA engine that behaves like existing drivers:
  *
- * - tx_status looks at what the hardware has done, ends copies and begins the
- *   next, and must not be called by two at once, as that of ptdma. How often it
- *   was is the parameter "overlaps".
- * - It has one copy under way, and begins the next when somebody has seen the end.
- * - No end has a result.
+ * - tx_status checks the progress of the hardware, completes copies, and begins the next one. No
+ *   two callers may call it at the same time, as with ptdma. The parameter "overlaps" counts such
+ *   calls.
+ * - It has one copy in flight, and begins the next when a caller has seen the completion.
+ * - A completion has no result.
  *
- * There is an interrupt at each end, and it waits for callers. That of ptdma comes
- * at the same time as they do, or, having been asked for, not at all.
+ * Each completion interrupts, and the interrupt handler waits for callers of tx_status. The
+ * interrupt of ptdma comes at the same time as such callers, or not at all after they have polled.
  *
  *	insmod scif_toy_engine.ko [driver=NAME] [early=1]
  *
- * NAME is that of its driver. With "early" the interrupt comes where a copy begins,
- * and there is none at its end. When 1 is written to the parameter "narrow", it
- * reaches the lowest 16 MiB of memory only.
+ * NAME is the name of its driver. With "early" the interrupt comes at the beginning of a copy, and
+ * not at its completion. When 1 is written to the parameter "narrow", the engine reaches only the
+ * lowest 16 MiB of memory.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -31,15 +31,15 @@
 
 static char *driver = "scif_toy_engine";
 module_param(driver, charp, 0444);
-MODULE_PARM_DESC(driver, "The name of the driver");
+MODULE_PARM_DESC(driver, "Name of the driver that the engine pretends to have");
 
 static bool early;
 module_param(early, bool, 0444);
-MODULE_PARM_DESC(early, "Whether a copy interrupts where it begins, and not at its end");
+MODULE_PARM_DESC(early, "Whether the engine interrupts when a copy begins, and not when it completes");
 
 static unsigned int overlaps;
 module_param(overlaps, uint, 0444);
-MODULE_PARM_DESC(overlaps, "How often tx_status was called by two at once");
+MODULE_PARM_DESC(overlaps, "Number of tx_status calls that overlapped another one");
 
 struct toy_copy {
 	struct dma_async_tx_descriptor tx;
@@ -52,13 +52,13 @@ static struct toy {
 	struct dma_device dma;
 	struct dma_chan chan;
 	struct platform_device *device;
-	/* The lists, and which copy runs; below the other one. */
+	/* Protects the lists and the running copy. Nests inside @ending. */
 	spinlock_t lock;
-	/* Of who ends copies, as the interrupt is to be a good one. */
+	/* Serializes completions, so that the interrupt handler is correct. */
 	spinlock_t ending;
 	struct list_head submitted, issued;
 	struct toy_copy *running;
-	/* The hardware: it copies, and says when it is done. */
+	/* The hardware: copies, and sets @done. */
 	struct work_struct work;
 	atomic_t done, callers;
 	void *buffer;
@@ -99,7 +99,7 @@ static void toy_store(dma_addr_t address, size_t len)
 	if (WARN_ON(!device))
 		return;
 	memcpy_toio(device, toy.buffer, len);
-	/* It has arrived. */
+	/* The load makes sure that the data has arrived. */
 	mb();
 	readb(device);
 	iounmap(device);
@@ -119,7 +119,7 @@ static void toy_work(struct work_struct *work)
 		toy_load(copy->src + at, step);
 		toy_store(copy->dst + at, step);
 	}
-	/* From here on a caller may end it. */
+	/* From here on a caller of tx_status may complete the copy. */
 	atomic_set_release(&toy.done, 1);
 	if (!early)
 		toy_check_status();
@@ -127,7 +127,7 @@ static void toy_work(struct work_struct *work)
 
 /* --- The driver --- */
 
-/* The lock is held. */
+/* Begins the next copy. The caller holds the lock. */
 static void toy_begin_next(void)
 {
 	toy.running = list_first_entry_or_null(&toy.issued, struct toy_copy, node);
@@ -165,7 +165,7 @@ static enum dma_status toy_tx_status(struct dma_chan *chan, dma_cookie_t cookie,
 	if (atomic_inc_return(&toy.callers) != 1)
 		overlaps++;
 	toy_check_status();
-	/* Who looks at registers of a device takes a while. */
+	/* A read of a device register takes a while. */
 	udelay(1);
 	atomic_dec(&toy.callers);
 	return dma_async_is_complete(cookie, chan->completed_cookie, chan->cookie);
@@ -332,5 +332,5 @@ static void __exit toy_exit(void)
 }
 module_exit(toy_exit);
 
-MODULE_DESCRIPTION("A DMA engine of software, with the manners of drivers that there are");
+MODULE_DESCRIPTION("SCIF test: a DMA engine in software, which behaves as known drivers do");
 MODULE_LICENSE("GPL");

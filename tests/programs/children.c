@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See children.h.
+ * Child processes (children.h).
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -17,7 +17,7 @@ pid_t new_child(void)
 {
 	pid_t child;
 
-	/* Or what is in the buffer would come twice. */
+	/* Otherwise the child would print the content of the buffer again. */
 	fflush(stdout);
 	child = fork();
 	if (child < 0)

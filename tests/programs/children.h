@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Processes that a program starts. They go with their parent.
+ * Child processes of a program. They are killed when their parent ends.
  */
 #ifndef CHILDREN_H
 #define CHILDREN_H
@@ -8,11 +8,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* As fork(), which must work. */
+/* Forks a child. A failure ends the program. */
 pid_t new_child(void);
-/* The status of one that ends sooner or later. */
+/* Waits for a child, and returns its status. */
 int wait_for_child(pid_t child);
-/* Whether one has ended before it was taken for hung; not if it can't be killed. */
+/*
+ * Waits for a child within the hang limit. Returns false if the child has not ended by then, as one
+ * that can't be killed.
+ */
 bool ends(pid_t child, int *status);
 
 #endif /* CHILDREN_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The end of a program that can't go on.
+ * The exit of a program that can't continue.
  */
 #ifndef DIE_H
 #define DIE_H

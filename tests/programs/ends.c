@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See ends.h.
+ * Functions for the calls of linux/scif_ioctl.h (ends.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "ends.h"
 #include "hang_limits.h"
 
-/* Requests that wait for accept. */
+/* Number of requests that may wait for accept. */
 #define BACKLOG		16
 
 const char *scif_device = "/dev/scif";
@@ -33,7 +33,7 @@ int scif_open(void)
 	return fd;
 }
 
-/* As libraries do it: a two-byte port, although the number says eight bytes. */
+/* Passes a two-byte port as libraries do, although the ioctl number says eight bytes. */
 int scif_bind(int fd, __u16 *port)
 {
 	return ioctl(fd, SCIF_BIND, port);
@@ -170,7 +170,7 @@ void serve_clients(int listener, void (*prepare)(int fd))
 {
 	int fd;
 
-	/* Nobody waits for those who serve. */
+	/* Serving processes are not waited for, so the kernel reaps them. */
 	signal(SIGCHLD, SIG_IGN);
 	for (;;) {
 		fd = accept_from(listener);

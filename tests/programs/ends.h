@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Ends of connections: the calls of linux/scif_ioctl.h that more than one program makes, each
- * as a function, and the values of their flags, which are not in that header.
+ * Ends of connections: a function for each call of linux/scif_ioctl.h that several programs make,
+ * and the values of their flags, which that header does not define.
  *
- * A function that is named after a call returns what the call says, and -1 with errno for an
- * error; but a device that can't be opened is the end of the program. So is any error in the
- * others, which only make what a test needs.
+ * A function that is named after a call returns the call's result, or -1 with errno for an error.
+ * If the device can't be opened, the program ends. The other functions only prepare a test, so they
+ * end the program on any error.
  */
 #ifndef ENDS_H
 #define ENDS_H
@@ -30,58 +30,58 @@
 #define SCIF_RMA_ORDERED	8
 #define SCIF_PORT_RSVD		1088
 
-/* The device, and the one number below that is another one in the MIC library. */
+/* The path of the device, and the ioctl number that differs in the MIC library. */
 extern const char *scif_device;
 extern unsigned long scif_acceptreq;
 
 int scif_open(void);
 int scif_bind(int fd, __u16 *port);
 int scif_listen(int fd, int backlog);
-/* Returns the own port. */
+/* Connects, and returns the own port. */
 int scif_connect(int fd, __u16 node, __u16 port);
-/* Both halves: returns the new end, which is closed on exec. */
+/* Does both halves of an accept. Returns the new end, which is closed on exec. */
 int scif_accept(int fd, struct scif_port_id *peer, int flags);
-/* Return how many bytes were moved. */
+/* Return the number of bytes that were moved. */
 int scif_message(int fd, unsigned long call, const void *data, int len, int flags);
 int scif_send(int fd, const void *data, int len, int flags);
 int scif_recv(int fd, void *data, int len, int flags);
-/* Returns the offset. */
+/* Registers a window, and returns its offset. */
 __s64 scif_register(int fd, void *memory, __s64 len, __s64 offset, int prot, int flags);
 int scif_unregister(int fd, __s64 offset, __s64 len);
 int scif_fence_mark(int fd, int flags, __s32 *mark);
 int scif_fence_wait(int fd, __s32 mark);
-/* Returns how many nodes there are. */
+/* Returns the number of nodes. */
 int scif_nodes(int fd, __u16 *nodes, int len, __u16 *self);
 
 __u16 own_node(void);
-/* At this port; 0 is any, which is then put there. */
+/* Listens at this port. If the port is 0, any port is used and stored there. */
 int listen_on(__u16 *port);
 int accept_from(int listener);
 int connected(__u16 node, __u16 port);
 
 /*
- * Serve each client in a process of its own, which has prepare() make what the client needs, tells
- * it that this is there, and ends when the client goes. They do not return. The second one says
- * when it listens.
+ * Serve each client in a process of its own. The process lets prepare() make the resources that the
+ * client needs, notifies the client, and ends when the client closes. These functions do not
+ * return. The second one prints when it listens.
  */
 void serve_clients(int listener, void (*prepare)(int fd));
 void serve_clients_at(__u16 port, void (*prepare)(int fd));
-/* An end that is connected to such a server, which has made what is needed. */
+/* Connects to such a server. Returns once the server has prepared its resources. */
 int served(__u16 node, __u16 port);
 
-/* Those of the events that came, 0 if none did in so many milliseconds. */
+/* Returns the wanted events that occur within timeout milliseconds, or 0. */
 int events(int fd, int wanted, int timeout);
-/* The same before it is taken for hung. */
+/* Waits for wanted events within the hang limit. */
 int wait_for(int fd, int wanted);
 
 /*
- * Connects to a listener of the same process: asks, then collects the answer once somebody has
- * accepted. -1 if it is refused.
+ * Connect to a listener of the same process. The first function sends the request. The second
+ * collects the result once the listener has accepted. Both return -1 if the request is refused.
  */
 int start_connect(int fd, __u16 port);
 int finish_connect(int fd, __u16 port);
 
-/* Two ends of a connection within a process, and the listener that accepted. */
+/* Two ends of a connection within a process, and their listener. */
 struct pair {
 	int listener;
 	__u16 port;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The driver of a node's DMA engine, which is taken away from the engine and given back.
+ * Binds and unbinds the driver of a node's DMA engine.
  */
 #ifndef ENGINE_DRIVER_H
 #define ENGINE_DRIVER_H
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Binds or unbinds ("bind", "unbind") this PCI device. False, with errno, if it can't. */
+/* Binds or unbinds ("bind", "unbind") this PCI device. Returns false, with errno, on failure. */
 static inline bool tell_driver(const char *what, const char *device)
 {
 	size_t len = strlen(device);

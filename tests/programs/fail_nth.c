@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See fail_nth.h.
+ * Failures of the n-th allocation or user copy (fail_nth.h).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include "die.h"
 #include "fail_nth.h"
 
-/* The thread of which all other threads of the kernel are children. */
+/* The kernel thread whose children are all other kernel threads. */
 #define KTHREADD	2
 
 static void write_number(int fd, const char *path, long n)
@@ -22,20 +22,20 @@ static void write_number(int fd, const char *path, long n)
 		die(path);
 }
 
-/* What is left of n; 0 once it has failed. */
+/* Returns the rest of n, or 0 once the failure has occurred. */
 static long number_left(int fd, const char *path)
 {
 	char text[32] = "";
 
 	if (pread(fd, text, sizeof(text) - 1, 0) > 0)
 		return atol(text);
-	/* Reading it is a copy, which may be the one that fails. */
+	/* Reading the file is a user copy, which may be the one that fails. */
 	if (errno != EFAULT)
 		die(path);
 	return 1;
 }
 
-/* Each thread has its own. */
+/* Opens the file of this thread. Each thread has its own. */
 static int own_file(void)
 {
 	static __thread int fd = -1;
@@ -70,7 +70,7 @@ static bool is_of_kernel(const char *pid)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	/* It may have ended. */
+	/* The thread may have ended. */
 	if (fd < 0)
 		return false;
 	if (read(fd, text, sizeof(text) - 1) < 0)
@@ -80,11 +80,11 @@ static bool is_of_kernel(const char *pid)
 	return rest && sscanf(rest, ") %*c %d", &parent) == 1 && parent == KTHREADD;
 }
 
-/* Those that were told to fail. */
+/* The kernel threads with a pending failure. */
 static pid_t armed[1024];
 static int armed_count;
 
-/* -1 if it has ended. */
+/* Opens the file of a thread. Returns -1 if the thread has ended. */
 static int file_of(pid_t pid)
 {
 	char path[64];

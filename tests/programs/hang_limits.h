@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How long a program waits before it takes something for hung. Generous, as
- * machines may be busy and kernels slow: such a limit proves nothing.
+ * Times after which a program regards an operation as hung. They are generous, as machines may be
+ * busy and kernels slow. Such a limit proves nothing.
  */
 #ifndef HANG_LIMITS_H
 #define HANG_LIMITS_H
 
-/* Of something that takes less than a minute on an idle machine. */
+/* Limit of an operation that takes less than a minute on an idle machine. */
 #define HANG_LIMIT_SECONDS	600
 
 /*
- * Of the whole program, for alarm(): a test that hangs is a test that fails. The
- * lab, which knows its kernel, has a limit of its own, and mostly a shorter one.
+ * Limit of the whole program, for alarm(), because a test that hangs has to fail. The lab knows its
+ * kernel, and has its own limit, which is mostly shorter.
  */
 #define PROGRAM_LIMIT_SECONDS	(8 * 3600)
 

@@ -24,7 +24,7 @@
 
 #define SIZE		(256 * 1024L)
 #define ROUND		"round trip"
-/* The server's window; the last of its 8-byte words is for signals. */
+/* The server's window. Its last 8-byte word is for signals. */
 #define FIXED		0x40000000L
 #define SIGNAL		(FIXED + SIZE - 8)
 #define DONE		0x0123456789abcdefULL
@@ -79,7 +79,7 @@ static scif_epd_t accept_one(uint16_t port)
 	struct scif_portID peer = { 0, 0 };
 	scif_epd_t epd = -1;
 
-	test(!close_on_exec(listener), "what scif_open returns survives exec");
+	test(!close_on_exec(listener), "the descriptor of scif_open survives exec");
 	refused(scif_listen(listener, 1), EINVAL);
 	test(scif_bind(listener, port) == port, "bind");
 	refused(scif_listen(listener, 0), EINVAL);
@@ -93,8 +93,8 @@ static scif_epd_t accept_one(uint16_t port)
 	refused(scif_accept(listener, NULL, &epd, SCIF_ACCEPT_SYNC), EINVAL);
 	refused(scif_accept(listener, &peer, NULL, SCIF_ACCEPT_SYNC), EINVAL);
 	test(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC) == 0, "accept");
-	test(close_on_exec(epd), "what scif_accept returns is closed on exec");
-	test(peer.port >= SCIF_PORT_RSVD, "the client's port is one of the free ones");
+	test(close_on_exec(epd), "the descriptor of scif_accept is closed on exec");
+	test(peer.port >= SCIF_PORT_RSVD, "the client's port is not reserved");
 	scif_close(listener);
 	return epd;
 }
@@ -112,8 +112,8 @@ static void serve(uint16_t port)
 	test(scif_register(epd, memory, SIZE, FIXED, SCIF_PROT_READ | SCIF_PROT_WRITE,
 			   SCIF_MAP_FIXED) == FIXED, "register at an offset");
 	test(scif_register(epd, memory, SIZE, FIXED, SCIF_PROT_READ, SCIF_MAP_FIXED) ==
-	     SCIF_REGISTER_FAILED && errno == EADDRINUSE, "register where something is");
-	test(scif_send(epd, text, 1, SCIF_SEND_BLOCK) == 1, "send that the window is there");
+	     SCIF_REGISTER_FAILED && errno == EADDRINUSE, "register at a used offset");
+	test(scif_send(epd, text, 1, SCIF_SEND_BLOCK) == 1, "tell the client of the window");
 
 	while (__atomic_load_n((uint64_t *)(memory + SIZE - 8), __ATOMIC_ACQUIRE) != DONE)
 		sched_yield();
@@ -121,7 +121,7 @@ static void serve(uint16_t port)
 
 	test(scif_fence_mark(epd, SCIF_FENCE_INIT_PEER, &mark) == 0, "mark the peer's transfers");
 	test(scif_fence_wait(epd, mark) == 0, "wait for the peer's transfers");
-	test(scif_send(epd, text, 1, SCIF_SEND_BLOCK) == 1, "send that the signal came");
+	test(scif_send(epd, text, 1, SCIF_SEND_BLOCK) == 1, "tell the client of the signal");
 	refused(scif_recv(epd, text, 1, SCIF_RECV_BLOCK), ECONNRESET);
 	test(scif_close(epd) == 0, "close");
 }
@@ -136,12 +136,12 @@ static void check_nodes(uint16_t there)
 		found_self |= nodes[i] == self;
 		found_there |= nodes[i] == there;
 	}
-	test(count >= 1 && found_self && found_there, "both nodes are among those online");
-	test(scif_get_nodeIDs(NULL, 0, &self) == count, "how many nodes are online");
+	test(count >= 1 && found_self && found_there, "both nodes are online");
+	test(scif_get_nodeIDs(NULL, 0, &self) == count, "count the nodes that are online");
 	refused(scif_get_nodeIDs(nodes, -1, &self), EINVAL);
 }
 
-/* Without a descriptor to be had, accept leaves the request in the queue. */
+/* Without a free descriptor, accept leaves the request in the queue. */
 static void check_accept_without_descriptors(void)
 {
 	scif_epd_t listener = open_endpoint(), caller = open_endpoint(), epd = -1;
@@ -152,7 +152,7 @@ static void check_accept_without_descriptors(void)
 	scif_get_nodeIDs(NULL, 0, &own.node);
 	own.port = scif_bind(listener, 0);
 	fcntl(caller, F_SETFL, O_NONBLOCK);
-	test(scif_listen(listener, 1) == 0, "listen at a port that was given");
+	test(scif_listen(listener, 1) == 0, "listen on an assigned port");
 	refused(scif_connect(caller, &own), EINPROGRESS);
 	getrlimit(RLIMIT_NOFILE, &old);
 	none = old;
@@ -162,10 +162,11 @@ static void check_accept_without_descriptors(void)
 	refused(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC), EMFILE);
 	setrlimit(RLIMIT_NOFILE, &old);
 	test(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC) == 0,
-	     "the request is still there when there are descriptors again");
-	/* It hears of that a moment later. */
+	     "a request outlives a lack of descriptors");
+	/* The news reaches the caller a moment later. */
 	watched.epd = caller;
-	test(scif_poll(&watched, 1, -1) == 1 && watched.revents == POLLOUT, "the caller knows");
+	test(scif_poll(&watched, 1, -1) == 1 && watched.revents == POLLOUT,
+	     "poll reports the accept to the caller");
 	test(scif_connect(caller, &own) == peer.port, "the caller is connected");
 	scif_close(caller);
 	scif_close(epd);
@@ -195,7 +196,7 @@ static void check_misuse(uint16_t node, uint16_t port)
 	refused(scif_close(epd), EBADF);
 }
 
-/* The server's window holds the pattern 1. */
+/* Checks the server's window, which holds pattern 1. */
 static void check_mapping(scif_epd_t epd)
 {
 	char *mapped = scif_mmap(NULL, 8192, SCIF_PROT_READ | SCIF_PROT_WRITE, 0, epd,
@@ -206,18 +207,18 @@ static void check_mapping(scif_epd_t epd)
 	fill(expected, sizeof(expected), 1);
 	test(mapped != SCIF_MMAP_FAILED && !memcmp(mapped, expected + 4096, 8192), "map");
 	mapped[4097] = 99;
-	/* Stores are combined on their way; this sends them off. */
+	/* The CPU combines stores. The fence sends them off. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	expected[8193] = 99;
 	test(scif_vreadfrom(epd, place, 2, FIXED + 8192, SCIF_RMA_SYNC) == 0 &&
 	     !memcmp(place, expected + 8192, 2), "a store reaches the window");
 	test(scif_mmap(place, 4096, SCIF_PROT_READ, SCIF_MAP_FIXED, epd, FIXED) == place &&
-	     !memcmp(place, expected, 4096) && !place[4096], "map at a place of one's own");
+	     !memcmp(place, expected, 4096) && !place[4096], "map at a given address");
 	test(scif_munmap(place, 4096) == 0 && scif_munmap(mapped, 8192) == 0, "unmap");
 	test(scif_mmap(NULL, 4096, SCIF_PROT_READ, 0, epd, -4096) == SCIF_MMAP_FAILED &&
 	     errno == ENXIO, "map at a negative offset: ENXIO");
 	test(scif_mmap(NULL, 4096, SCIF_PROT_READ, 0, epd, FIXED + SIZE) == SCIF_MMAP_FAILED &&
-	     errno == ENXIO, "map where no window is: ENXIO");
+	     errno == ENXIO, "map outside of all windows: ENXIO");
 }
 
 static void check_transfers(scif_epd_t epd)
@@ -232,7 +233,7 @@ static void check_transfers(scif_epd_t epd)
 	test(scif_vreadfrom(epd, other + 3, SIZE - 3, FIXED, SCIF_RMA_SYNC) == 0 &&
 	     is_filled(other + 3, SIZE - 3, 1), "read to memory, at another alignment");
 	check_mapping(epd);
-	test(scif_writeto(epd, own, SIZE, FIXED, SCIF_RMA_SYNC) == 0, "write once more");
+	test(scif_writeto(epd, own, SIZE, FIXED, SCIF_RMA_SYNC) == 0, "write from a window again");
 	memset(memory, 0, SIZE);
 	test(scif_readfrom(epd, own, SIZE, FIXED, SCIF_RMA_USECPU | SCIF_RMA_SYNC) == 0 &&
 	     is_filled(memory, SIZE, 1), "read to a window, by CPU");
@@ -243,14 +244,15 @@ static void check_transfers(scif_epd_t epd)
 	test(scif_fence_wait(epd, mark) == 0, "wait");
 	refused(scif_fence_mark(epd, SCIF_FENCE_INIT_SELF | SCIF_FENCE_INIT_PEER, &mark), EINVAL);
 	refused(scif_writeto(epd, own, SIZE, FIXED + 4096, 0), ENXIO);
-	test(scif_writeto(epd, own, SIZE - 8, FIXED, SCIF_RMA_ORDERED) == 0, "write again");
+	test(scif_writeto(epd, own, SIZE - 8, FIXED, SCIF_RMA_ORDERED) == 0,
+	     "write with SCIF_RMA_ORDERED");
 	memset(memory + SIZE - 8, 0, 8);
 	test(scif_fence_signal(epd, own + SIZE - 8, 77, SIGNAL, DONE, SCIF_FENCE_INIT_SELF |
 			       SCIF_SIGNAL_LOCAL | SCIF_SIGNAL_REMOTE) == 0, "signal");
 	test(scif_recv(epd, other, 1, SCIF_RECV_BLOCK) == 1, "the server has seen the signal");
 	while (__atomic_load_n((uint64_t *)(memory + SIZE - 8), __ATOMIC_ACQUIRE) != 77)
 		sched_yield();
-	test(is_filled(memory, SIZE - 8, 2), "the signal here changes nothing else");
+	test(is_filled(memory, SIZE - 8, 2), "the local signal changes no other byte");
 	refused(scif_unregister(epd, own, SIZE - 4096), EINVAL);
 	test(scif_unregister(epd, own, SIZE) == 0, "unregister");
 	refused(scif_writeto(epd, own, SIZE, FIXED, 0), ENXIO);

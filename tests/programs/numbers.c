@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See numbers.h.
+ * Numbers of kernel files and module counters (numbers.h).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -86,7 +86,7 @@ long counter(const char *name)
 
 void refresh_counts(void)
 {
-	/* It is done when this is read. */
+	/* A read of this file does the work. */
 	int fd = open("/proc/sys/vm/stat_refresh", O_RDONLY | O_CLOEXEC);
 	char nothing;
 

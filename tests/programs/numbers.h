@@ -7,27 +7,30 @@
 
 #include <stdbool.h>
 
-/* Of the file, which must have it. */
+/* Returns a number of the file, which must contain it. */
 long number_of(const char *path, const char *name);
-/* The same, or another value if the file does not have it. */
+/* Returns a number of the file, or `otherwise` if the file does not contain it. */
 long number_or(const char *path, const char *name, long otherwise);
 
 /*
- * The module's, in debugfs. The file is root's: whoever is about to become somebody else has
- * it opened before, by asking for any of them.
+ * Returns a counter of the module in debugfs. Only root may open the file. A program that changes
+ * its user must read any counter before, which opens the file.
  */
 long counter(const char *name);
 long counter_or(const char *name, long otherwise);
 
-/* Adds up what each processor has counted for itself. Takes root. */
+/* Adds up the counts of all CPUs. This requires root. */
 void refresh_counts(void);
 
-/* Pages that are pinned for long, in all of the system. Takes root. */
+/* Returns the number of long-term pinned pages of the system. This requires root. */
 long pinned_pages(void);
-/* Pages that this process has pinned (VmPin). */
+/* Returns the number of pages that this process has pinned (VmPin). */
 long own_pinned_pages(void);
 
-/* What is given up some time soon. Says what it is instead if it is taken for hung. */
+/*
+ * Waits for a number that becomes `wanted` some time soon. If it does not within the hang limit,
+ * prints it.
+ */
 bool comes_to(long (*number)(void), long wanted);
 
 #endif /* NUMBERS_H */

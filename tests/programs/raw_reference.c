@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the benchmark compares with, as far as a program can do it: the machine
- * alone, without a driver in the way. Each line is one JSON object.
+ * The reference for the benchmark, as far as a program can measure it: the machine alone, without a
+ * driver. Each line is one JSON object.
  *
  *	raw_reference aperture FILE OFFSET SECONDS SIZE...
  *		copies to and from the mapped resource of a PCI device
@@ -27,10 +27,10 @@
 #define MOST_SAMPLES 100000
 #define PAGE 4096UL
 
-/* How far memory lies apart from what it is copied to, modulo what. */
+/* Distance of the source from the destination, modulo SPAN. */
 #define SPAN	(64 * PAGE)
 #define APART	(13 * PAGE)
-/* As many as a transfer in flight has, with which this is compared. */
+/* As many places as a transfer in flight has, with which the benchmark compares this. */
 #define PLACES 8
 
 static uint64_t samples[MOST_SAMPLES];
@@ -76,17 +76,17 @@ static void *allocate(size_t size, bool huge)
 	return memory;
 }
 
-/* One after the other, for a time. Returns how long one takes. */
+/* Copies one after the other for a time. Returns the time of one copy. */
 static double stream(char *to, const char *from, size_t size, double seconds)
 {
 	uint64_t started = now(), end = started + seconds * 1e9, count = 0, at;
-	/* Not a look at the clock for each small one. */
+	/* Reads the clock only once for many small copies. */
 	size_t batch = size < 4096 ? 256 : 4096 * 64 / size + 1;
 
 	do {
 		for (size_t i = 0; i < batch; i++) {
 			memcpy(to, from, size);
-			/* Each is to be done. */
+			/* Keeps the compiler from removing copies. */
 			__asm__ volatile("" ::: "memory");
 		}
 		count += batch;
@@ -96,7 +96,7 @@ static double stream(char *to, const char *from, size_t size, double seconds)
 	return (double)(now() - started) / count;
 }
 
-/* Each by itself. Returns the median. */
+/* Measures each copy by itself. Returns the median. */
 static uint64_t each(char *to, const char *from, size_t size, double seconds)
 {
 	uint64_t end = now() + seconds * 1e9;
@@ -127,13 +127,13 @@ static void aperture(const char *path, off_t offset, double seconds, char **size
 	mapped = mmap(NULL, largest, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	if (mapped == MAP_FAILED)
 		die(path);
-	/* As with what is compared: see tools/scif/src/command/bench/placed.rs. */
+	/* The same distance as in the benchmark: see tools/scif/src/command/bench/placed.rs. */
 	memory = allocate(largest + SPAN, false);
 	memory += ((uintptr_t)mapped + APART - (uintptr_t)memory) % SPAN;
 	for (; *sizes; sizes++) {
 		size_t size = strtoul(*sizes, NULL, 0);
 
-		/* Once before it counts. */
+		/* Copies once before the measurement. */
 		memcpy(mapped, memory, size);
 		printf("{\"size\":%zu,\"write_ns\":%.1f,\"write_p50_ns\":%lu,", size,
 		       stream(mapped, memory, size, seconds),
@@ -186,14 +186,14 @@ static void empty_call(size_t count)
 	if (fd < 0)
 		die("/dev/scif");
 	for (size_t i = 0; i < count; i++) {
-		/* A number that nobody has. */
+		/* No call has this number. */
 		if (ioctl(fd, _IO('s', 255)) == 0)
 			die("the call that does nothing");
 	}
 	printf("{\"call_ns\":%.1f}\n", (double)(now() - started) / count);
 }
 
-/* From one place to another, to the next ones, and so on round PLACES of them. */
+/* Copies from one place to another, then between the next ones, and so on round PLACES of them. */
 static void memory(double seconds, char **sizes)
 {
 	for (; *sizes; sizes++) {

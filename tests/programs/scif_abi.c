@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An ordinary user of /dev/scif, written against linux/scif_ioctl.h only, for 32 bits, too; the
- * calls are in ends.c. What each call promises has its cases in the conformance suite, through the
- * library. Here is what goes through the bare numbers: data at all alignments, marks and signals,
- * wrong arguments.
+ * An ordinary user of /dev/scif, written against linux/scif_ioctl.h only, also for 32 bits. The
+ * functions for the calls are in ends.c. The conformance suite tests the promises of each call,
+ * through the library. This program tests the plain ioctl numbers: data at all alignments, marks
+ * and signals, wrong arguments.
  *
  *	scif_abi server PORT		serves clients, one after the other
  *	scif_abi client NODE PORT [MIB]	tests against a server; MIB per copy test
  *	scif_abi loopback PORT [MIB]	both, on this node
  *
- * The client prints TAP. What it writes to the server is checked by the server,
- * which is told what to expect in messages; what it reads, the server has
- * made up from a seed. Bytes around every copy are checked as well.
+ * The client prints TAP. The server checks the data that the client writes, and gets the expected
+ * content in messages. The data that the client reads is made by the server from a seed. Bytes
+ * around every copy are checked as well.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -34,9 +34,8 @@
 #define GUARD			256LL
 
 /*
- * The server's windows: WINDOWS of them without a gap, so that copies can span
- * several; then, each after a gap of a page, one that can only be read from and one
- * that can only be written to.
+ * The server's windows: WINDOWS of them without a gap, so that copies can span several. Then follow
+ * a read-only and a write-only window, each after a gap of a page.
  */
 #define WINDOWS			4
 #define WINDOW_SIZE		(2 * MIB)
@@ -84,7 +83,7 @@ static __u64 random_below(__u64 end)
 	return mix(random_state) % end;
 }
 
-/* Bytes start, start + 1, ... of the endless pattern of a seed; whole words of it at once. */
+/* Writes bytes start, start + 1, ... of a seed's endless pattern, in whole words. */
 static void fill(void *to, __u32 seed, __u64 start, __s64 len)
 {
 	unsigned char *byte = to;
@@ -103,7 +102,7 @@ static void fill(void *to, __u32 seed, __u64 start, __s64 len)
 	}
 }
 
-/* The first byte that differs from the pattern, or -1. */
+/* Returns the index of the first byte that differs from the pattern, or -1. */
 static __s64 differs(const void *from, __u32 seed, __u64 start, __s64 len)
 {
 	const unsigned char *byte = from;
@@ -123,13 +122,13 @@ static __s64 differs(const void *from, __u32 seed, __u64 start, __s64 len)
 	return -1;
 }
 
-/* Memory between copies: the pattern of seed 0, by position in the area. */
+/* Fills memory between copies with the pattern of seed 0, by position in the area. */
 static void background(unsigned char *area, __s64 at, __s64 len)
 {
 	fill(area + at, 0, at, len);
 }
 
-/* The first wrong byte of a copy to area + at or around it, or -1. */
+/* Returns the first wrong byte of a copy to area + at, or around it, or -1. */
 static __s64 check(const unsigned char *area, __s64 size, __s64 at, __s64 len, __u32 seed)
 {
 	__s64 before = at < GUARD ? at : GUARD;
@@ -157,7 +156,7 @@ static int copy(int fd, unsigned long call, __s64 local, __s64 len, __s64 remote
 	return ioctl(fd, call, &argument);
 }
 
-/* A close may take its time on the way. */
+/* Waits for the peer's close, which may take time to arrive. */
 static void wait_for_hangup(int fd)
 {
 	while (!(events(fd, 0, 10000) & POLLHUP))
@@ -172,7 +171,7 @@ static void *allocate(__s64 len)
 
 	if (area == MAP_FAILED)
 		die("mmap");
-	/* A child that got the pages would leave us with copies. */
+	/* A forked child that gets the pages would leave this process with copies. */
 	if (madvise(area, len, MADV_DONTFORK))
 		die("madvise");
 	return area;
@@ -195,7 +194,7 @@ static int serve_windows(int fd, unsigned char *area)
 			     SCIF_MAP_FIXED) < 0 ? -1 : 0;
 }
 
-/* Sends bytes of the pattern, in pieces of changing size. */
+/* Sends bytes of the pattern, in pieces of varying size. */
 static int give(int fd, __u32 seed, __s64 len)
 {
 	unsigned char piece[9973];
@@ -212,7 +211,10 @@ static int give(int fd, __u32 seed, __s64 len)
 	return 0;
 }
 
-/* Receives as many, in other pieces; returns the first wrong one, -1, or -2 for an error. */
+/*
+ * Receives len bytes in pieces of other sizes. Returns the first wrong byte, -1, or -2 for an
+ * error.
+ */
 static __s64 take(int fd, __u32 seed, __s64 len)
 {
 	unsigned char piece[7919];
@@ -231,7 +233,7 @@ static __s64 take(int fd, __u32 seed, __s64 len)
 	return -1;
 }
 
-/* Serves one client; returns true if that was to be the last one. */
+/* Serves one client. Returns true if the client has asked the server to end. */
 static bool serve(int fd, unsigned char *area)
 {
 	struct command command;
@@ -268,7 +270,7 @@ static bool serve(int fd, unsigned char *area)
 			background(area, at, command.len);
 			break;
 		case OP_PEER_WRITE:
-			/* Left to the client's fence. */
+			/* The client's fence waits for this copy. */
 			fill(area, command.seed, 0, command.len);
 			reply = copy(fd, SCIF_WRITETO, AREA_OFFSET, command.len, command.offset, 0);
 			break;
@@ -334,8 +336,8 @@ static __s64 ask(const struct client *client, __u32 operation, __u32 seed, __s64
 }
 
 /*
- * Wrong arguments, and what the driver says to them. The conformance suite has all of them, through
- * the library; these are numbers that a 32-bit program passes in another way, or whose sign has to
+ * Wrong arguments, and the driver's errors. The conformance suite tests all of them through the
+ * library. These are numbers that a 32-bit program passes in another form, or whose sign has to
  * survive.
  */
 static void test_wrong_copies(const struct client *client)
@@ -347,16 +349,17 @@ static void test_wrong_copies(const struct client *client)
 		int flags, error;
 		const char *what;
 	} wrong[] = {
-		{ SCIF_WRITETO, here, 0, there, 0, EINVAL, "writeto: nothing" },
+		{ SCIF_WRITETO, here, 0, there, 0, EINVAL, "writeto: no bytes" },
 		{ SCIF_READFROM, here, 1, there, 0x100, EINVAL, "readfrom: unknown flag" },
-		{ SCIF_WRITETO, here, 1, NOWHERE_OFFSET, 0, ENXIO, "writeto: no window there" },
-		{ SCIF_READFROM, here, 1, -1, 0, ENXIO, "readfrom: negative offset there" },
-		{ SCIF_WRITETO, -1, 1, there, 0, ENXIO, "writeto: negative offset here" },
+		{ SCIF_WRITETO, here, 1, NOWHERE_OFFSET, 0, ENXIO,
+		  "writeto: no window of the peer" },
+		{ SCIF_READFROM, here, 1, -1, 0, ENXIO, "readfrom: negative offset of the peer" },
+		{ SCIF_WRITETO, -1, 1, there, 0, ENXIO, "writeto: negative own offset" },
 		{ SCIF_WRITETO, here, 1, there + (1LL << 32), 0, ENXIO,
-		  "writeto: 4 GiB further" },
+		  "writeto: peer's offset 4 GiB too large" },
 		{ SCIF_READFROM, here + (1LL << 32), 1, there, 0, ENXIO,
-		  "readfrom: 4 GiB further here" },
-		{ SCIF_WRITETO, here, 1LL << 32, there, 0, ENXIO, "writeto: 4 GiB of it" },
+		  "readfrom: own offset 4 GiB too large" },
+		{ SCIF_WRITETO, here, 1LL << 32, there, 0, ENXIO, "writeto: a length of 4 GiB" },
 		{ SCIF_READFROM, here, 2, there + AREA - 1, 0, ENXIO, "readfrom: over the end" },
 		{ SCIF_WRITETO, here, 1, READ_ONLY_OFFSET, 0, EACCES,
 		  "writeto: a read-only window" },
@@ -372,7 +375,7 @@ static void test_wrong_copies(const struct client *client)
 	test(copy(client->fd, SCIF_WRITETO, here, INT64_MAX, there, SCIF_RMA_SYNC) < 0 &&
 	     copy(client->fd, SCIF_READFROM, here, -1, there, SCIF_RMA_SYNC) < 0,
 	     "copies: lengths that overflow or are negative");
-	test(ask(client, OP_CHECK, 0, there, AREA) < 0, "writeto: what fails writes nothing");
+	test(ask(client, OP_CHECK, 0, there, AREA) < 0, "writeto: failed calls write no byte");
 }
 
 static void test_wrong_registrations(const struct client *client)
@@ -386,11 +389,11 @@ static void test_wrong_registrations(const struct client *client)
 		int prot, flags, error;
 		const char *what;
 	} wrong[] = {
-		{ area + 1, page, 0, rw, 0, EINVAL, "register: address not of a page" },
-		{ area, page - 1, 0, rw, 0, EINVAL, "register: length not of pages" },
+		{ area + 1, page, 0, rw, 0, EINVAL, "register: unaligned address" },
+		{ area, page - 1, 0, rw, 0, EINVAL, "register: unaligned length" },
 		{ area, 0, 0, rw, 0, EINVAL, "register: length 0" },
 		{ area, page, 0, 4, 0, EINVAL, "register: unknown protection" },
-		{ area, page, 0, rw, SCIF_MAP_KERNEL, EINVAL, "register: a flag of the kernel's" },
+		{ area, page, 0, rw, SCIF_MAP_KERNEL, EINVAL, "register: a flag of the kernel" },
 		{ area, page, -page, rw, fixed, EINVAL, "register: negative offset" },
 		{ area, page, client->offset, rw, fixed, EADDRINUSE, "register: same offset" },
 	};
@@ -405,7 +408,7 @@ static void test_wrong_registrations(const struct client *client)
 		   "unregister: start of a window");
 }
 
-/* Numbers that are an argument themselves, and pointers that lead nowhere. */
+/* Wrong numbers that are the argument itself, and pointers that lead nowhere. */
 static void test_wrong_numbers(const struct client *client)
 {
 	struct scif_port_id peer;
@@ -457,11 +460,12 @@ static void test_wrong_signals(const struct client *client)
 		{ here, there, self, EINVAL, "signal: no side" },
 		{ here, there, self | peer | local, EINVAL, "signal: two fences" },
 		{ here, there, self | local | 4, EINVAL, "signal: unknown flag" },
-		{ here + 2, 0, self | local, EINVAL, "signal: not aligned here" },
+		{ here + 2, 0, self | local, EINVAL, "signal: unaligned own offset" },
 		{ 0, there + PAGE - 4, peer | remote, EINVAL, "signal: over the edge of a page" },
-		{ 0, NOWHERE_OFFSET, self | remote, ENXIO, "signal: no window there" },
-		{ NOWHERE_OFFSET, 0, peer | local, ENXIO, "signal: no window here" },
-		{ 0, READ_ONLY_OFFSET, self | remote, EACCES, "signal: a read-only window there" },
+		{ 0, NOWHERE_OFFSET, self | remote, ENXIO, "signal: no window of the peer" },
+		{ NOWHERE_OFFSET, 0, peer | local, ENXIO, "signal: no own window" },
+		{ 0, READ_ONLY_OFFSET, self | remote, EACCES,
+		  "signal: a read-only window of the peer" },
 	};
 	size_t i;
 
@@ -478,7 +482,7 @@ static void test_fences(const struct client *client)
 	int mark, later;
 
 	test(!scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) && mark > 0 &&
-	     !scif_fence_wait(fd, mark), "fence: with nothing to wait for");
+	     !scif_fence_wait(fd, mark), "fence: without copies in flight");
 
 	for (i = 0; i < count; i++) {
 		fill(client->area + i * piece, 100 + i, 0, piece);
@@ -490,7 +494,7 @@ static void test_fences(const struct client *client)
 	test(!scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) &&
 	     !scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &later) &&
 	     !scif_fence_wait(fd, later) && !scif_fence_wait(fd, mark) &&
-	     !scif_fence_wait(fd, later), "fence: marks in any order, and again");
+	     !scif_fence_wait(fd, later), "fence: marks in any order, and twice");
 	for (i = 0; i < count && wrong < 0; i++) {
 		if (copy(fd, SCIF_READFROM, client->offset + AREA - piece, piece,
 			 AREA_OFFSET + (count - 1 - i) * piece, SCIF_RMA_SYNC))
@@ -504,12 +508,12 @@ static void test_fences(const struct client *client)
 	test(!ask(client, OP_PEER_WRITE, 77, client->offset + 12345, MIB + 1) &&
 	     !scif_fence_mark(fd, SCIF_FENCE_INIT_PEER, &mark) && !scif_fence_wait(fd, mark) &&
 	     check(client->area, AREA, 12345, MIB + 1, 77) < 0,
-	     "fence: SCIF_FENCE_INIT_PEER waits for what the peer has started");
+	     "fence: SCIF_FENCE_INIT_PEER waits for the peer's copies");
 	ask(client, OP_RESTORE, 0, AREA_OFFSET, MIB + 1);
 	background(client->area, 0, AREA);
 }
 
-/* Spins on a word, as programs do; true if the value came before it is taken for hung. */
+/* Spins on a word, as programs do. Returns true if the value arrives before the hang limit. */
 static bool comes(const unsigned char *word, __u64 value)
 {
 	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
@@ -537,15 +541,16 @@ static void test_signals(const struct client *client)
 	fill(area, 31, 0, len);
 	test(!copy(fd, SCIF_WRITETO, here, len, there, 0) &&
 	     !scif_fence_signal(fd, here + word, one, there + word, two, self | local | remote) &&
-	     comes(area + word, one), "signal: comes here");
+	     comes(area + word, one), "signal: arrives in the own window");
 	test(differs(area + word - 64, 0, word - 64, 64) < 0 &&
-	     differs(area + word + 8, 0, word + 8, 64) < 0, "signal: changes nothing around it");
+	     differs(area + word + 8, 0, word + 8, 64) < 0,
+	     "signal: changes no byte around the own word");
 	test(ask(client, OP_CHECK, 31, there, len) < 0, "signal: does not overtake the data");
 	test(!copy(fd, SCIF_READFROM, here + 2 * word, 24, there + word - 8, SCIF_RMA_SYNC) &&
 	     comes(area + 2 * word + 8, two) &&
 	     differs(area + 2 * word, 0, word - 8, 8) < 0 &&
 	     differs(area + 2 * word + 16, 0, word + 8, 8) < 0,
-	     "signal: comes there, and changes nothing around it");
+	     "signal: arrives at the peer, and changes no byte around it");
 	background(area, 0, AREA);
 	ask(client, OP_RESTORE, 0, there, AREA);
 
@@ -553,14 +558,15 @@ static void test_signals(const struct client *client)
 	     !scif_fence_signal(fd, here + word + 4, two, there + word + 12, one,
 				peer | local | remote) &&
 	     comes(area + word + 4, two), "signal: of the peer's transfers, 4 bytes off");
-	test(check(area, word, 0, len, 32) < 0, "signal: does not overtake what the peer writes");
+	test(check(area, word, 0, len, 32) < 0, "signal: does not overtake the peer's copies");
 	test(!copy(fd, SCIF_READFROM, here + word + 64, 8, there + word + 12, SCIF_RMA_SYNC) &&
-	     comes(area + word + 64, one), "signal: the peer gives it in its window, too");
+	     comes(area + word + 64, one),
+	     "signal: SCIF_FENCE_INIT_PEER stores it in the peer's window, too");
 	background(area, 0, AREA);
 	ask(client, OP_RESTORE, 0, there, AREA);
 }
 
-/* Lengths and places of the copies: first all alignments, then all sizes. */
+/* Chooses lengths and places of the copies: first all alignments, then all sizes. */
 static void choose(__s64 number, __s64 *local, __s64 *remote, __s64 *len)
 {
 	static const __s64 longest[] = { 300, 5000, 70000, MIB, 5 * MIB };
@@ -576,7 +582,7 @@ static void choose(__s64 number, __s64 *local, __s64 *remote, __s64 *len)
 	}
 }
 
-/* Local memory by its offset, or by its address for the calls that take one. */
+/* Copies local memory, given by its offset, or by its address for the calls that take one. */
 static int copy_area(const struct client *client, unsigned long call, __s64 local, __s64 len,
 		     __s64 remote, int flags)
 {
@@ -591,7 +597,7 @@ static int copy_area(const struct client *client, unsigned long call, __s64 loca
 	return ioctl(client->fd, call, &argument);
 }
 
-/* One copy and its check; true if all was right. */
+/* Makes one copy and checks it. Returns true if it was right. */
 static bool one_copy(const struct client *client, unsigned long call, int flags, __u32 seed,
 		     __s64 local, __s64 remote, __s64 len)
 {
@@ -646,7 +652,7 @@ static void test_copies(const struct client *client, unsigned long call, int eng
 	     "%s: by %s over the edge of two windows", name, by);
 }
 
-/* What the calls that take addresses say to addresses that are none. */
+/* The errors of calls that take addresses, for invalid addresses. */
 static void test_wrong_addresses(const struct client *client)
 {
 	char *read_only = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -657,11 +663,11 @@ static void test_wrong_addresses(const struct client *client)
 		int error;
 		const char *what;
 	} wrong[] = {
-		{ SCIF_VWRITETO, 0, AREA_OFFSET, EFAULT, "vwriteto: from where nothing is mapped" },
+		{ SCIF_VWRITETO, 0, AREA_OFFSET, EFAULT, "vwriteto: from unmapped memory" },
 		{ SCIF_VREADFROM, -(__u64)PAGE, AREA_OFFSET, EFAULT,
 		  "vreadfrom: to addresses of the kernel" },
 		{ SCIF_VREADFROM, (uintptr_t)read_only, AREA_OFFSET, EFAULT,
-		  "vreadfrom: to memory that is read-only" },
+		  "vreadfrom: to read-only memory" },
 		{ SCIF_VWRITETO, (uintptr_t)client->area, NOWHERE_OFFSET, ENXIO,
 		  "vwriteto: no window at the peer" },
 	};
@@ -677,7 +683,7 @@ static void test_wrong_addresses(const struct client *client)
 	argument.addr = (uintptr_t)read_only;
 	argument.roffset = AREA_OFFSET;
 	test(!ioctl(client->fd, SCIF_VWRITETO, &argument),
-	     "vwriteto: from memory that is read-only");
+	     "vwriteto: from read-only memory");
 	ask(client, OP_RESTORE, 0, AREA_OFFSET, PAGE);
 	munmap(read_only, PAGE);
 }
@@ -688,9 +694,9 @@ static void test_close(struct client *client)
 	char data[16];
 
 	ask(client, OP_CLOSE, 9, 0, len);
-	/* Drained only after the close has been seen. */
+	/* Receives the data only after the close was seen. */
 	wait_for_hangup(client->fd);
-	test(take(client->fd, 9, len) == -1, "recv: what the server sent before it closed");
+	test(take(client->fd, 9, len) == -1, "recv: the bytes sent before the server closed");
 	test_errno(scif_recv(client->fd, data, 1, SCIF_RECV_BLOCK), ECONNRESET,
 		   "recv: when the server's data is drained");
 	test_errno(copy(client->fd, SCIF_WRITETO, client->offset, 1, AREA_OFFSET, SCIF_RMA_SYNC),
@@ -699,7 +705,8 @@ static void test_close(struct client *client)
 		   ECONNRESET, "readfrom: after the server's close");
 	close(client->fd);
 	client->fd = connected(client->node, client->port);
-	test(ask(client, OP_FIRST_WINDOW, 0, 0, 0) >= 0, "connect: the server serves the next one");
+	test(ask(client, OP_FIRST_WINDOW, 0, 0, 0) >= 0,
+	     "connect: the server serves the next connection");
 }
 
 static void run_client(__u16 node, __u16 port, __s64 total)
@@ -764,7 +771,7 @@ int main(int argc, char **argv)
 	int listener;
 	pid_t server;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (!strcmp(mode, "server") && argc == 3) {
 		port = parse(argv[2], 1, 65535);

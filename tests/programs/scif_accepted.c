@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What becomes of connections that were accepted (ACCEPTREQ) and not taken over (ACCEPTREG), if
- * several processes share the listener: they go with the process that accepted them, or with
- * its descriptor of the listener, and not with anybody else's.
+ * Connections that were accepted (ACCEPTREQ) and not taken over (ACCEPTREG), if several processes
+ * share the listener. They are closed with the process that accepted them, or with its descriptor
+ * of the listener, and not with that of another process.
  *
  *	scif_accepted server PORT MANY		accepts in several processes
  *	scif_accepted client NODE PORT MANY	connects, and sees what becomes of that
@@ -28,7 +28,7 @@ static int listener;
 
 /* --- The server's processes --- */
 
-/* The first half of accept; ends the process if it fails. */
+/* Does the first half of accept. Ends the process if it fails. */
 static __u64 first_half(void)
 {
 	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
@@ -38,7 +38,7 @@ static __u64 first_half(void)
 	return argument.endpt;
 }
 
-/* The second half, and a byte for the client; 0 if all went well. */
+/* Does the second half of accept, and sends a byte to the client. Returns 0 on success. */
 static int second_half(__u64 handle)
 {
 	int fd = scif_open();
@@ -52,7 +52,7 @@ static int second_half(__u64 handle)
 	return 0;
 }
 
-/* Talks to its parent with bytes. */
+/* A child process that exchanges bytes with its parent. */
 struct process {
 	pid_t pid;
 	int to, from;
@@ -72,7 +72,7 @@ static void say(int fd)
 		die("a process of the server has failed");
 }
 
-/* The child runs `run` with its two ends, and ends with its result. */
+/* Starts a child that runs `run` with its two pipes, and exits with its result. */
 static struct process start(int (*run)(int from, int to))
 {
 	int to[2], from[2];
@@ -93,7 +93,7 @@ static struct process start(int (*run)(int from, int to))
 	return process;
 }
 
-/* Returns how it has ended. */
+/* Waits for a child, and returns its status. */
 static int finish(struct process *process)
 {
 	int status = wait_for_child(process->pid);
@@ -117,7 +117,7 @@ static int accept_and_stay(int from, int to)
 	return 1;
 }
 
-/* The handle is worth nothing once the descriptor is closed. */
+/* The handle is invalid once the descriptor is closed. */
 static int accept_and_close(int from, int to)
 {
 	__u64 handle = first_half();
@@ -129,7 +129,10 @@ static int accept_and_close(int from, int to)
 	return !ioctl(fd, SCIF_ACCEPTREG, &handle) || errno != EINVAL;
 }
 
-/* Another program, which has the listener for as long as it lives, and cannot take over. */
+/*
+ * The program becomes another one, which keeps the listener as long as it runs, and cannot take
+ * over.
+ */
 static int accept_and_execute(int from, int to)
 {
 	first_half();
@@ -148,7 +151,7 @@ static int accept_and_take_over(int from, int to)
 	return second_half(handle);
 }
 
-/* A child has the listener, and ends, while its parent has something to take over. */
+/* A child inherits the listener and ends, while its parent has a connection to take over. */
 static int accept_and_fork(int from, int to)
 {
 	__u64 handle = first_half();
@@ -172,7 +175,7 @@ static void serve(int many)
 	}
 	if (status)
 		printf("# process %d: %s\n", i, strerror(status >> 8));
-	test(!status, "%d processes accept and end, one after the other", many);
+	test(!status, "%d processes accept and exit, one after the other", many);
 
 	one = start(accept_and_stay);
 	hear(one.from);
@@ -181,9 +184,9 @@ static void serve(int many)
 
 	one = start(accept_and_close);
 	hear(one.from);
-	/* The client has seen the end of it when it asks for the next connection. */
+	/* The client asks for the next connection only after it has seen the end of this one. */
 	other = start(accept_and_end);
-	test(!finish(&other), "a process accepts beside one that has closed its descriptor");
+	test(!finish(&other), "a process accepts beside a process that has closed its descriptor");
 	say(one.to);
 	test(!finish(&one), "the handle went with the descriptor of the listener");
 
@@ -193,12 +196,12 @@ static void serve(int many)
 	one = start(accept_and_take_over);
 	hear(one.from);
 	other = start(accept_and_end);
-	test(!finish(&other), "a process accepts and ends beside one that has accepted");
+	test(!finish(&other), "a process accepts and exits beside a process that has accepted");
 	say(one.to);
-	test(!finish(&one), "what that has accepted is still there");
+	test(!finish(&one), "the connection of the other process is still there");
 
 	one = start(accept_and_fork);
-	test(!finish(&one), "the end of a child costs its parent nothing");
+	test(!finish(&one), "the exit of a child takes nothing from its parent");
 	test(!second_half(first_half()), "the listener goes on");
 }
 
@@ -206,7 +209,7 @@ static void serve(int many)
 
 static __u16 node, port;
 
-/* Whether the connection was given up by the server, without a byte. */
+/* Returns whether the server has given up the connection without sending a byte. */
 static bool is_given_up(int fd)
 {
 	char byte;
@@ -239,7 +242,7 @@ static bool taken_over(void)
 	return result;
 }
 
-/* The server does not go on before it has seen the same. */
+/* Runs the client. The server continues only after the client has seen the same. */
 static void be_the_client(int many)
 {
 	int i, fd;
@@ -247,19 +250,19 @@ static void be_the_client(int many)
 
 	for (i = 0; i < many && ok; i++)
 		ok = given_up();
-	test(ok, "%d connections go with the processes that accepted them", i);
-	/* The server waits for the rest of them. */
+	test(ok, "%d connections end with the processes that accepted them", i);
+	/* The server waits for the other clients. */
 	if (!ok)
 		return;
-	test(given_up(), "killed: the connection goes with the process");
-	test(given_up(), "closed: the connection goes with the descriptor");
-	test(given_up(), "the next one goes, too");
-	test(given_up(), "executed: the connection goes");
+	test(given_up(), "killed: the connection ends with the process");
+	test(given_up(), "closed: the connection ends with the descriptor");
+	test(given_up(), "the next connection ends, too");
+	test(given_up(), "executed: the connection ends");
 	fd = connected(node, port);
-	test(given_up(), "the connection of one process goes");
-	test(is_taken_over(fd), "that of another one stays");
+	test(given_up(), "the connection of one process ends");
+	test(is_taken_over(fd), "the connection of another process stays");
 	close(fd);
-	test(taken_over(), "that of the parent of a process that has ended stays");
+	test(taken_over(), "the connection of the parent of an exited process stays");
 	test(taken_over(), "the listener goes on");
 }
 
@@ -270,7 +273,7 @@ int main(int argc, char **argv)
 	const char *role = argc > 1 ? argv[1] : "";
 	pid_t child;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 4 && (!strcmp(role, "server") || !strcmp(role, "loopback"))) {
 		port = atoi(argv[2]);
@@ -283,7 +286,7 @@ int main(int argc, char **argv)
 		}
 		child = new_child();
 		if (!child) {
-			/* The results are those of the client. */
+			/* The client prints the results. */
 			dup2(2, 1);
 			serve(atoi(argv[3]));
 			return finish_tests();
@@ -293,7 +296,7 @@ int main(int argc, char **argv)
 		be_the_client(atoi(argv[3]));
 		if (failures)
 			kill(child, SIGKILL);
-		test(!wait_for_child(child), "no test of the server has failed");
+		test(!wait_for_child(child), "no check of the server has failed");
 		return finish_tests();
 	}
 	if (argc == 5 && !strcmp(role, "client")) {

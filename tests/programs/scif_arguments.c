@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What /dev/scif does with arguments in awkward places: at the end of the mapped
- * memory, where nothing behind them may be touched; in memory that is read-only, where
- * the error must cost neither data nor a connection; and nowhere.
+ * Arguments of /dev/scif at awkward addresses. At the end of the mapped memory, the driver may
+ * touch nothing behind them. In read-only memory, the error must lose neither data nor a
+ * connection. Other arguments are at invalid addresses.
  *
  *	scif_arguments
  *
@@ -32,10 +32,10 @@
 #define OFFSET			0x40000000LL
 
 #define IS_32_BIT		(sizeof(long) == 4)
-/* Where 64-bit numbers are aligned to four bytes: 32-bit x86, but not 32-bit ARM. */
+/* Whether 64-bit numbers are aligned to four bytes, as on 32-bit x86, but not on 32-bit ARM. */
 #define IS_PACKED		(offsetof(struct { char c; __u64 number; }, number) == 4)
 
-/* The layouts that the driver is written for: a call's number tells the argument's size. */
+/* The driver is written for these layouts. A call's number contains the argument's size. */
 static_assert(SCIF_BIND == 0xc0087301 && SCIF_LISTEN == 0x40047302, "bind, listen");
 static_assert(SCIF_CONNECT == 0xc0087303 && SCIF_ACCEPTREQ == 0xc0107304, "connect, accept");
 static_assert(SCIF_ACCEPTREG == 0xc0087305 && SCIF_REG == 0xc0287308, "accept, register");
@@ -51,9 +51,9 @@ static_assert(SCIF_FENCE_MARK == (IS_PACKED ? 0xc00c730f : 0xc010730f), "fence_m
 static_assert(SCIF_FENCE_SIGNAL == (IS_PACKED ? 0xc0247311 : 0xc0287311), "fence_signal");
 static_assert(offsetof(struct scifioctl_fence_mark, mark) == (IS_PACKED ? 4 : 8), "mark");
 
-/* Two pages, and behind them one that nobody may touch. */
+/* Two pages, followed by a page that no access may touch. */
 static unsigned char *edge;
-/* A page that is only made writable to put something there. */
+/* A page that is writable only while the test puts an argument there. */
 static unsigned char *frozen;
 
 static void *map(size_t len)
@@ -73,13 +73,13 @@ static void prepare(void)
 	frozen = map(PAGE);
 }
 
-/* The argument as the last thing in front of nothing. */
+/* Puts the argument directly before the page that no access may touch. */
 static void *at_edge(const void *argument, size_t size)
 {
 	return memcpy(edge + 2 * PAGE - size, argument, size);
 }
 
-/* The argument in memory that can only be read. */
+/* Puts the argument into read-only memory. */
 static void *in_frozen(const void *argument, size_t size)
 {
 	if (mprotect(frozen, PAGE, PROT_READ | PROT_WRITE))
@@ -93,7 +93,7 @@ static void *in_frozen(const void *argument, size_t size)
 #define AT_EDGE(argument)	at_edge(&(argument), sizeof(argument))
 #define IN_FROZEN(argument)	in_frozen(&(argument), sizeof(argument))
 
-/* Collects the result with the argument where the caller has put it. */
+/* Collects the result of a connect, with the argument where the caller has put it. */
 static int collect(int fd, struct scifioctl_connect *argument)
 {
 	if (!wait_for(fd, POLLOUT))
@@ -101,7 +101,7 @@ static int collect(int fd, struct scifioctl_connect *argument)
 	return ioctl(fd, SCIF_CONNECT, argument);
 }
 
-/* The two ends of a pair, without its listener. */
+/* Makes a pair, and closes its listener. */
 static void connect_pair(int fd[2])
 {
 	struct pair pair = make_pair();
@@ -117,7 +117,7 @@ static int take_over(__u64 *handle)
 	return ioctl(fd, SCIF_ACCEPTREG, handle) ? -1 : fd;
 }
 
-/* How many bytes can be received at once. */
+/* Returns the number of bytes that can be received at once. */
 static int waiting(int fd)
 {
 	static unsigned char data[1 << 20];
@@ -130,7 +130,7 @@ static void test_bind(void)
 	__u16 port = 0, *place = AT_EDGE(port);
 	int fd = scif_open(), second;
 
-	test(!ioctl(fd, SCIF_BIND, place) && *place, "bind: two bytes and no more are touched");
+	test(!ioctl(fd, SCIF_BIND, place) && *place, "bind: exactly two bytes are accessed");
 	close(fd);
 	fd = scif_open();
 	test_errno(ioctl(fd, SCIF_BIND, IN_FROZEN(port)), EFAULT, "bind: read-only memory");
@@ -160,22 +160,23 @@ static void test_connect(void)
 		   "accept: half of the argument");
 	test(wait_for(listener, POLLIN), "accept: an error loses no request");
 	accepted = AT_EDGE(accept);
-	test(!ioctl(listener, SCIF_ACCEPTREQ, accepted), "accept: nothing behind is touched");
+	test(!ioctl(listener, SCIF_ACCEPTREQ, accepted),
+	     "accept: no byte behind the argument is accessed");
 	test(accepted->flags == accept.flags && accepted->peer.node == own_node(),
-	     "accept: flags stay, the peer is told");
+	     "accept: flags stay, and the peer is returned");
 	test_errno(ioctl(fd, SCIF_ACCEPTREG, &accepted->endpt), EINVAL,
-		   "accept: onto an endpoint that is in use");
+		   "accept: onto an endpoint in use");
 	test_errno(take_over((void *)1), EFAULT, "accept: a handle that cannot be read");
 	other = take_over(&accepted->endpt);
 	test(other >= 0, "accept: errors cost no connection");
-	test_errno(take_over(&accepted->endpt), EINVAL, "accept: a handle is good once");
+	test_errno(take_over(&accepted->endpt), EINVAL, "accept: a handle is valid once");
 	place = AT_EDGE(argument);
 	test_errno(collect(fd, IN_FROZEN(argument)), EFAULT, "connect: read-only memory");
 	place->peer.port = port;
 	test(!collect(fd, place) && place->self.port, "connect: the result can still be collected");
 	test(!place->peer.node && place->peer.port == port, "connect: the peer stays as it was");
 	test(scif_send(fd, "x", 1, SCIF_SEND_BLOCK) == 1 && wait_for(other, POLLIN) &&
-	     waiting(other) == 1, "connect: what was accepted is connected");
+	     waiting(other) == 1, "connect: the accepted endpoint is connected");
 	close(fd);
 	close(other);
 	close(listener);
@@ -192,44 +193,44 @@ static void test_messages(void)
 
 	connect_pair(fd);
 	test_errno(ioctl(fd[0], SCIF_SEND, IN_FROZEN(argument)), EFAULT, "send: read-only memory");
-	test(!waiting(fd[1]), "send: an error sends nothing");
+	test(!waiting(fd[1]), "send: an error sends no byte");
 	place = AT_EDGE(argument);
 	test(!ioctl(fd[0], SCIF_SEND, place) && place->out_len == 5,
-	     "send: nothing behind is touched");
+	     "send: no byte behind the argument is accessed");
 	test(place->msg == argument.msg && place->len == 5 && !place->flags,
-	     "send: the rest stays");
+	     "send: other fields stay");
 	argument.msg = (uintptr_t)data;
 	wait_for(fd[1], POLLIN);
 	test_errno(ioctl(fd[1], SCIF_RECV, IN_FROZEN(argument)), EFAULT, "recv: read-only memory");
-	test_errno(scif_recv(fd[1], NULL, 5, 0), EFAULT, "recv: to nowhere");
+	test_errno(scif_recv(fd[1], NULL, 5, 0), EFAULT, "recv: to NULL");
 	test_errno(scif_recv(fd[1], frozen, 5, SCIF_RECV_BLOCK), EFAULT,
 		   "recv: to read-only memory");
 	place = AT_EDGE(argument);
 	test(!ioctl(fd[1], SCIF_RECV, place) && place->out_len == 5 && !memcmp(data, "hello", 5),
-	     "recv: errors lose nothing");
-	test_errno(scif_send(fd[0], NULL, 5, 0), EFAULT, "send: from nowhere");
+	     "recv: errors lose no byte");
+	test_errno(scif_send(fd[0], NULL, 5, 0), EFAULT, "send: from NULL");
 	test_errno(scif_send(fd[0], NULL, INT_MAX, SCIF_SEND_BLOCK), EFAULT,
-		   "send: all there can be, from nowhere");
-	test_errno(scif_send(fd[0], NULL, INT_MIN, 0), EINVAL, "send: less than nothing");
-	test(!waiting(fd[1]), "send: errors send nothing");
+		   "send: the largest length, from NULL");
+	test_errno(scif_send(fd[0], NULL, INT_MIN, 0), EINVAL, "send: a negative length");
+	test(!waiting(fd[1]), "send: errors send no byte");
 
 	sent = scif_send(fd[0], edge, INT_MAX, SCIF_SEND_BLOCK);
-	test(sent > 0 && sent <= 2 * PAGE, "send: from memory that ends: tells how much (%d)",
+	test(sent > 0 && sent <= 2 * PAGE, "send: from memory with an end: a partial count (%d)",
 	     sent);
 	wait_for(fd[1], POLLIN);
 	got = waiting(fd[1]);
-	test(got == sent, "send: that much has been sent (%d)", got);
+	test(got == sent, "send: the partial count has been sent (%d)", got);
 	if (scif_send(fd[0], edge, 100, SCIF_SEND_BLOCK) != 100)
 		die("SCIF_SEND");
 	wait_for(fd[1], POLLIN);
 	test(scif_recv(fd[1], edge + PAGE, INT_MAX, 0) == 100,
-	     "recv: more than there is memory for, when less is there");
+	     "recv: beyond the end of memory, with fewer bytes in the ring");
 	if (scif_send(fd[0], edge, 100, SCIF_SEND_BLOCK) != 100)
 		die("SCIF_SEND");
 	wait_for(fd[1], POLLIN);
 	test_errno(scif_recv(fd[1], edge + 2 * PAGE - 50, INT_MAX, 0), EFAULT,
-		   "recv: more than there is memory for");
-	test(waiting(fd[1]) == 100, "recv: the error loses nothing");
+		   "recv: beyond the end of memory");
+	test(waiting(fd[1]) == 100, "recv: the error loses no byte");
 	close(fd[0]);
 	close(fd[1]);
 }
@@ -254,15 +255,15 @@ static void test_memory(void)
 		   "register: read-only memory");
 	place = AT_EDGE(argument);
 	test(!ioctl(fd[0], SCIF_REG, place) && place->out_offset == OFFSET,
-	     "register: the error registers nothing, and nothing behind is touched");
+	     "register: the error registers nothing, and accesses no byte behind the argument");
 	place->out_offset = -7;
-	test(!memcmp(place, &argument, sizeof(argument)), "register: the rest stays");
+	test(!memcmp(place, &argument, sizeof(argument)), "register: other fields stay");
 	if (ioctl(fd[1], SCIF_REG, place))
 		die("SCIF_REG");
 
 	memcpy(area, "some data", 10);
 	test(!ioctl(fd[0], SCIF_WRITETO, AT_EDGE(copy)) && !memcmp(area + 64, "some dat", 9),
-	     "writeto: nothing behind is touched");
+	     "writeto: no byte behind the argument is accessed");
 	copy.roffset = OFFSET + 128;
 	copy.addr = (uintptr_t)(area + 64);
 	test(!ioctl(fd[0], SCIF_VWRITETO, IN_FROZEN(copy)) && !memcmp(area + 128, "some dat", 9),
@@ -277,7 +278,8 @@ static void test_memory(void)
 			   "vwriteto: no address of user space");
 	test_errno(ioctl(fd[0], SCIF_WRITETO, edge + 2 * PAGE - sizeof(copy) + 8), EFAULT,
 		   "writeto: half of the argument");
-	test(!ioctl(fd[0], SCIF_UNREG, AT_EDGE(range)), "unregister: nothing behind is touched");
+	test(!ioctl(fd[0], SCIF_UNREG, AT_EDGE(range)),
+	     "unregister: no byte behind the argument is accessed");
 	close(fd[0]);
 	close(fd[1]);
 	munmap(area, PAGE);
@@ -306,10 +308,11 @@ static void test_fences(void)
 		   "fence_mark: read-only memory");
 	argument.mark = 0;
 	argument.flags = SCIF_FENCE_INIT_PEER;
-	test_errno(ioctl(fd[0], SCIF_FENCE_MARK, &argument), EFAULT, "fence_mark: no place");
+	test_errno(ioctl(fd[0], SCIF_FENCE_MARK, &argument), EFAULT,
+		   "fence_mark: NULL for the mark");
 	argument.mark = (uintptr_t)&mark;
 	test(!ioctl(fd[0], SCIF_FENCE_MARK, AT_EDGE(argument)) && mark > 0,
-	     "fence_mark: nothing behind is touched");
+	     "fence_mark: no byte behind the argument is accessed");
 	out = AT_EDGE(mark);
 	argument.mark = (uintptr_t)out;
 	argument.flags = SCIF_FENCE_INIT_SELF;
@@ -318,7 +321,7 @@ static void test_fences(void)
 	test(!ioctl(fd[0], SCIF_FENCE_WAIT, (unsigned long)*out), "fence_wait: the value itself");
 	test_errno(ioctl(fd[0], SCIF_FENCE_WAIT, 0xffffffffUL), EINVAL, "fence_wait: negative");
 	test(!ioctl(fd[0], SCIF_FENCE_SIGNAL, AT_EDGE(signal)) && comes(area, signal.lval),
-	     "fence_signal: nothing behind is touched");
+	     "fence_signal: no byte behind the argument is accessed");
 	close(fd[0]);
 	close(fd[1]);
 	munmap(area, PAGE);
@@ -331,32 +334,33 @@ static void test_nodes(void)
 	int fd = scif_open(), count;
 
 	count = ioctl(fd, SCIF_GET_NODEIDS, AT_EDGE(argument));
-	test(count >= 1 && self == own_node(), "nodes: nothing behind is touched");
+	test(count >= 1 && self == own_node(), "nodes: no byte behind the argument is accessed");
 	memset(nodes, 0xff, sizeof(nodes));
 	argument.nodes = (uintptr_t)nodes;
 	argument.len = 64;
 	argument.self = 0;
 	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EFAULT,
-		   "nodes: nowhere to put the own one");
+		   "nodes: a bad address for the own id");
 	test(nodes[0] == 0xffff, "nodes: the error writes nothing");
 	self = 0xabcd;
 	argument.self = (uintptr_t)&self;
 	argument.nodes = 0;
-	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EFAULT, "nodes: nowhere to put them");
+	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EFAULT,
+		   "nodes: a bad address for the ids");
 	argument.nodes = (uintptr_t)nodes;
 	argument.len = INT_MIN;
-	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EINVAL, "nodes: less than none");
+	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EINVAL, "nodes: a negative length");
 	test(self == 0xabcd && nodes[0] == 0xffff, "nodes: errors write nothing");
 	argument.len = INT_MAX;
 	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count && self == own_node() &&
 	     nodes[count - 1] != 0xffff && nodes[count] == 0xffff,
-	     "nodes: as many as there are, and no more");
-	/* Where the library of old looks. */
-	test(argument.len == count, "nodes: the number is in the argument, too");
+	     "nodes: exactly the ids of all nodes");
+	/* The old library reads the number from the argument. */
+	test(argument.len == count, "nodes: the argument has the count, too");
 	out = (__u16 *)(edge + 2 * PAGE) - count;
 	argument.nodes = (uintptr_t)out;
 	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count &&
-	     !memcmp(out, nodes, count * sizeof(*out)), "nodes: an array that ends with memory");
+	     !memcmp(out, nodes, count * sizeof(*out)), "nodes: an array at the end of memory");
 	argument.nodes = (uintptr_t)nodes;
 	argument.len = 0;
 	memset(nodes, 0xff, sizeof(nodes));
@@ -365,13 +369,13 @@ static void test_nodes(void)
 	close(fd);
 }
 
-/* A pointer as C makes 64 bits of it by way of a signed number, which extends the sign. */
+/* Converts a pointer to 64 bits through a signed number, which extends the sign. */
 static __u64 sign_extended(const void *pointer)
 {
 	return (__s64)(intptr_t)pointer;
 }
 
-/* Programs of 32 bits have their memory in the upper half. */
+/* Tests addresses in the upper half, where 32-bit programs have their memory. */
 static void test_signs(void)
 {
 	char here[] = "sign", there[sizeof(here)] = "";
@@ -388,9 +392,9 @@ static void test_signs(void)
 	connect_pair(fd);
 	test(ioctl(fd[0], SCIF_SEND_ALL, &message) == 0 &&
 	     scif_recv(fd[1], there, sizeof(there), SCIF_RECV_BLOCK) == sizeof(there) &&
-	     !strcmp(here, there), "send all: a pointer with its sign");
+	     !strcmp(here, there), "send all: a sign-extended pointer");
 	test(ioctl(fd[0], SCIF_MEMORY_CREATE, &memory) == 0 && memory.fd >= 0,
-	     "memory: a pointer with its sign");
+	     "memory: a sign-extended pointer");
 	close(memory.fd);
 	close(fd[0]);
 	close(fd[1]);
@@ -398,7 +402,7 @@ static void test_signs(void)
 
 int main(void)
 {
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	prepare();
 	test_nodes();

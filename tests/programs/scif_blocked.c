@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Waits in every call that can wait for the peer, to see it woken when that is lost.
+ * Waits in every call that can wait for the peer, to check that each call returns when the peer is
+ * lost.
  *
  *	scif_blocked peer PORT		what to wait for: says nothing, reads nothing
  *	scif_blocked wait NODE PORT	waits for that in all ways at once
  *
- * The latter prints "waiting" when it is about to, a line "CALL RESULT" for each call
- * that has returned, where RESULT is the name of an error or what poll() said, and ends when
- * all have.
+ * The latter prints "waiting" before it waits, and a line "CALL RESULT" for each call that has
+ * returned. RESULT is the name of an error, or the events of poll(). The program ends when all
+ * calls have returned.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -48,18 +49,18 @@ static void be_the_peer(__u16 port)
 	int fd = listen_on(&port);
 	void *area = allocate();
 
-	/* Where nobody ever accepts. */
+	/* No process accepts at this port. */
 	listen_on(&silent);
 	printf("listening\n");
 	fflush(stdout);
 	for (;;) {
-		/* Kept open until this process ends. */
+		/* The endpoint stays open until this process ends. */
 		int accepted = accept_from(fd);
 
 		if (scif_register(accepted, area, WINDOW_SIZE, WINDOW, SCIF_PROT_READ,
 				  SCIF_MAP_FIXED) < 0)
 			die("SCIF_REG");
-		/* The client waits for its window. */
+		/* The client waits for the byte that announces its window. */
 		if (scif_send(accepted, buffer, 1, SCIF_SEND_BLOCK) != 1)
 			die("SCIF_SEND");
 	}
@@ -88,7 +89,7 @@ static int wait_in_poll(int fd)
 
 	if (poll(&pollfd, 1, -1) != 1)
 		return -1;
-	/* Then a call has to say why. */
+	/* If neither event is set, the next call has to return the reason. */
 	if (!(pollfd.revents & (POLLHUP | POLLERR))) {
 		errno = EBUSY;
 		return -1;
@@ -96,7 +97,7 @@ static int wait_in_poll(int fd)
 	return scif_recv(fd, buffer, 1, SCIF_RECV_BLOCK);
 }
 
-/* One transfer after the other; sooner or later one is under way when it happens. */
+/* Makes one transfer after the other, so that one of them is in flight at the loss. */
 static int wait_in_readfrom(int fd)
 {
 	struct scifioctl_copy argument = {
@@ -112,7 +113,7 @@ static int wait_in_readfrom(int fd)
 	return -1;
 }
 
-/* Questions to the peer, one after the other; one of them is not answered. */
+/* Sends requests to the peer, one after the other. One of them gets no answer. */
 static int wait_in_fence(int fd)
 {
 	__s32 mark;
@@ -122,7 +123,7 @@ static int wait_in_fence(int fd)
 	return -1;
 }
 
-/* Transfers that nobody waits for but a fence. */
+/* Makes transfers for which only a fence waits. */
 static int wait_in_own_fence(int fd)
 {
 	struct scifioctl_copy copy = {
@@ -136,7 +137,7 @@ static int wait_in_own_fence(int fd)
 	return -1;
 }
 
-/* Offers of windows, which the peer has to take. */
+/* Makes offers of windows, which the peer has to answer. */
 static int wait_in_register(int fd)
 {
 	void *area = allocate();
@@ -154,13 +155,13 @@ static void on_bus_error(int signal)
 	siglongjmp(hit, 1);
 }
 
-/* Not left out, although nobody wants the value. */
+/* Makes a load that the compiler may not remove, although its value is unused. */
 static void load(const char *at)
 {
 	__atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
-/* Loads from the peer's memory, until there is none: SIGBUS, told as EFAULT. */
+/* Loads from the peer's memory until that is gone: SIGBUS, reported as EFAULT. */
 static int wait_in_mapping(int fd)
 {
 	struct sigaction action = { .sa_handler = on_bus_error };
@@ -176,14 +177,14 @@ static int wait_in_mapping(int fd)
 		errno = EFAULT;
 		return -1;
 	}
-	/* Few at a time: others want the processor, too. */
+	/* Makes few loads at a time, as other processes need the CPU, too. */
 	for (i = 0;; i = (i + 4096) % WINDOW_SIZE) {
 		load(&area[i]);
 		sched_yield();
 	}
 }
 
-/* As above, in a mapping that outlives its endpoint, and in a part of it. */
+/* Loads from a mapping that outlives its endpoint, and from a part of it. */
 static int wait_in_orphan(int fd)
 {
 	struct sigaction action = { .sa_handler = on_bus_error };
@@ -263,7 +264,7 @@ static void wait_in_all(__u16 node, __u16 port)
 
 int main(int argc, char **argv)
 {
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(argv[1], "peer")) {
 		be_the_peer(atoi(argv[2]));

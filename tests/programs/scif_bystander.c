@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A user who has no part in what is going on: makes connections, uses and closes them, and says how
- * long each call took at most.
+ * A user that takes no part in the test: makes connections, uses and closes them, and prints the
+ * longest time of each call.
  *
  *	scif_bystander server PORT		answers clients
  *	scif_bystander client NODE PORT		until SIGTERM; then prints the times as JSON
  *
- * It is another user than root, who needs nothing but the device. Any call that fails ends it.
+ * The program runs as a user other than root, who needs only the device. Any call that fails ends
+ * the program.
  */
 #define _GNU_SOURCE
 #include <grp.h>
@@ -28,11 +29,11 @@
 
 struct step {
 	const char *name;
-	/* In microseconds; of the first so many. */
+	/* Times in microseconds, of the first calls. */
 	unsigned int *times;
 	size_t count;
 	unsigned int worst;
-	/* When that was, in seconds from the start. */
+	/* Time of the slowest call, in seconds from the start. */
 	double worst_at;
 };
 
@@ -165,19 +166,19 @@ static void run(__u16 node, __u16 port)
 	while (!over) {
 		sigset_t term, before;
 
-		/* No call is interrupted. */
+		/* SIGTERM is blocked, so that it interrupts no call. */
 		sigemptyset(&term);
 		sigaddset(&term, SIGTERM);
 		sigprocmask(SIG_BLOCK, &term, &before);
 		once(node, port, window);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		/* Others want the processor, too. */
+		/* Other processes need the CPU, too. */
 		poll(NULL, 0, 2);
 	}
 	print();
 }
 
-/* One client after the other; each exchange is answered until the client closes. */
+/* Serves one client after the other, and answers each exchange until the client closes. */
 static void serve(__u16 port)
 {
 	int listener = listen_on(&port), fd;

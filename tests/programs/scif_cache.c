@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SCIF_RMA_USECACHE: that pages are kept, and that nobody ever gets the wrong ones.
+ * SCIF_RMA_USECACHE: pages stay pinned, and no transfer ever uses the wrong pages.
  *
  *	scif_cache server PORT		has a window, for one client after the other
  *	scif_cache client NODE PORT	tests against a server
@@ -8,9 +8,9 @@
  *	scif_cache limit PORT MIB	what a module with reg_cache_limit=MIB keeps
  *	scif_cache hold NODE PORT	has pages kept, says "holding", and waits to be killed
  *
- * Prints TAP. What has arrived in the window is read back without the cache, and what is in it
- * was written without. That pages were kept, or not, the module's counters in debugfs say; nobody
- * else must use the cache of the client's node meanwhile.
+ * Prints TAP. Data that was put into the window is read back without the cache, and data to get was
+ * written without it. The module's counters in debugfs show whether pages stayed pinned. No other
+ * process may use the cache of the client's node meanwhile.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -37,20 +37,20 @@
 #define WINDOW			0x10000000L
 #define WINDOW_SIZE		(4L << 20)
 
-/* Where the client has its memory, so that another program can have the same. */
+/* Address of the client's memory, which is fixed so that another program can have the same. */
 #define PLACE			((unsigned char *)0x200000000000UL)
-/* Pages of most tests; more than what goes by CPU for being small. */
+/* Pages of most tests, so many that the engine copies them and not the CPU. */
 #define PAGES			8L
 #define SIZE			(PAGES * PAGE)
 
-/* What the module keeps at most, in registrations. */
+/* Limit of kept registrations in the module. */
 #define MAX_KEPT		1024L
 
 /* SCIF_RMA_USECPU or 0. */
 static int engine;
 static int epd;
 
-/* As test(), and says by what. */
+/* Does test(), and adds to the text which side copies. */
 #define check(condition, format, ...)						\
 	test(condition, format "%s", ##__VA_ARGS__, engine ? " (CPU)" : "")
 
@@ -80,7 +80,7 @@ static bool is_filled(const void *from, __u32 seed, long len)
 
 /* --- The calls --- */
 
-/* A window with this memory; 0 if there is one. */
+/* Opens a window with this memory. Returns 0 on success. */
 static int open_window(int fd, void *memory, long len, long offset)
 {
 	return scif_register(fd, memory, len, offset, SCIF_PROT_READ | SCIF_PROT_WRITE,
@@ -104,21 +104,21 @@ static int copy(int fd, unsigned long call, void *memory, long len, long remote,
 	return ioctl(fd, call, &argument);
 }
 
-/* To the window, with the cache. */
+/* Copies to the window, with the cache. */
 static int put(void *memory, long len)
 {
 	return copy(epd, SCIF_VWRITETO, memory, len, 0,
 		    SCIF_RMA_USECACHE | SCIF_RMA_SYNC | engine);
 }
 
-/* From the window, with the cache. */
+/* Copies from the window, with the cache. */
 static int get(void *memory, long len)
 {
 	return copy(epd, SCIF_VREADFROM, memory, len, 0,
 		    SCIF_RMA_USECACHE | SCIF_RMA_SYNC | engine);
 }
 
-/* Whether the window begins with this pattern. */
+/* Returns whether the window begins with this pattern. */
 static bool arrived(__u32 seed, long len)
 {
 	unsigned char *back = malloc(len);
@@ -158,7 +158,7 @@ static long kept(void)
 	return counter("cache_pages");
 }
 
-/* Since the last look: */
+/* The counters at the last check. */
 static long hits_before, misses_before;
 
 static bool counted(long hits, long misses)
@@ -197,7 +197,7 @@ static unsigned char *map(unsigned char *at, long len, int flags, int fd)
 	return memory;
 }
 
-/* Fresh memory in the usual place, with a pattern. */
+/* Maps fresh memory at the usual address, with a pattern. */
 static unsigned char *fresh(__u32 seed)
 {
 	unsigned char *memory = map(PLACE, SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -206,7 +206,7 @@ static unsigned char *fresh(__u32 seed)
 	return memory;
 }
 
-/* The same, and its pages are kept, for reading and for writing. */
+/* Maps fresh memory, and makes the module keep its pages, for reading and for writing. */
 static unsigned char *fresh_and_kept(__u32 seed)
 {
 	unsigned char *memory = fresh(seed);
@@ -214,7 +214,7 @@ static unsigned char *fresh_and_kept(__u32 seed)
 	prepare(seed, SIZE);
 	if (get(memory, SIZE) || put(memory, SIZE))
 		die("a transfer with the cache");
-	/* One is for writing, which serves for reading, too. */
+	/* One of the two is for writing, which serves reads, too. */
 	counted(1, 1);
 	return memory;
 }
@@ -234,27 +234,28 @@ static void test_hits(void)
 	unsigned char *memory = fresh(1);
 
 	check(!put(memory, SIZE) && missed() && arrived(1, SIZE) && comes_to(kept, PAGES),
-	      "the first vwriteto keeps its pages");
+	      "the first vwriteto caches its pages");
 	fill(memory, 2, SIZE);
-	check(!put(memory, SIZE) && hit() && arrived(2, SIZE), "the second finds them");
+	check(!put(memory, SIZE) && hit() && arrived(2, SIZE),
+	      "the second vwriteto finds the cached pages");
 	fill(memory + 4099, 3, 2 * PAGE);
 	check(!put(memory + 4099, 2 * PAGE) && hit() && arrived(3, 2 * PAGE),
-	      "a part of them, at an odd address, too");
+	      "a vwriteto of a part at an odd address finds the cached pages");
 	prepare(4, SIZE);
 	check(!get(memory, SIZE) && missed() && is_filled(memory, 4, SIZE) &&
 	      comes_to(kept, 2 * PAGES),
-	      "vreadfrom does not take what is kept for reading only");
+	      "vreadfrom does not use pages cached for reading only");
 	prepare(5, 3 * PAGE);
 	check(!get(memory + 77, 3 * PAGE) && hit() && is_filled(memory + 77, 5, 3 * PAGE),
-	      "the second vreadfrom finds what the first has kept");
-	check(comes_to(own_pinned_pages, 2 * PAGES), "what is kept counts as locked");
+	      "the second vreadfrom finds the pages of the first");
+	check(comes_to(own_pinned_pages, 2 * PAGES), "cached pages count as locked");
 	forget();
-	check(comes_to(own_pinned_pages, 0), "after munmap nothing is kept or locked");
+	check(comes_to(own_pinned_pages, 0), "after munmap no page is cached or locked");
 
-	/* For writing is for reading, too. */
+	/* A registration for writing serves reads, too. */
 	memory = fresh_and_kept(6);
 	check(comes_to(kept, PAGES) && !put(memory, SIZE) && hit(),
-	      "vwriteto takes what is kept for writing");
+	      "vwriteto uses pages cached for writing");
 	forget();
 }
 
@@ -264,19 +265,19 @@ static void test_overlaps(void)
 
 	put(memory, 4 * PAGE);
 	put(memory + 2 * PAGE, 4 * PAGE);
-	check(counted(0, 2) && comes_to(kept, 6), "two buffers that overlap become one");
+	check(counted(0, 2) && comes_to(kept, 6), "two overlapping buffers become one");
 	fill(memory, 2, SIZE);
 	check(!put(memory, 4 * PAGE) && arrived(2, 4 * PAGE) &&
 	      !put(memory + 2 * PAGE, 4 * PAGE) && !put(memory, 6 * PAGE) &&
 	      arrived(2, 6 * PAGE) && counted(3, 0),
-	      "which serves both");
+	      "a joined buffer serves both");
 	put(memory + 6 * PAGE, 2 * PAGE);
 	check(missed() && comes_to(kept, 8), "neighbours stay apart");
-	/* The part that is left can't be joined with what is not there. */
+	/* The remaining part can't be joined with pages that no longer exist. */
 	if (munmap(memory, 2 * PAGE))
 		die("munmap");
 	check(!put(memory + 3 * PAGE, 4 * PAGE) && missed() && comes_to(kept, 5),
-	      "what is gone is not joined");
+	      "a new buffer is not joined with unmapped pages");
 	forget();
 }
 
@@ -288,26 +289,26 @@ static void test_mapped_anew(void)
 		die("munmap");
 	fresh(2);
 	check(!put(memory, SIZE) && missed() && arrived(2, SIZE),
-	      "munmap and mmap: vwriteto sends what is there now");
+	      "munmap and mmap: vwriteto sends the new memory");
 	forget();
 	fresh_and_kept(3);
-	/* Over the old one. */
+	/* Maps new memory over the old one. */
 	fresh(4);
 	prepare(5, SIZE);
 	check(!get(memory, SIZE) && missed() && is_filled(memory, 5, SIZE),
-	      "mmap over it: vreadfrom gives to what is there now");
+	      "mmap over cached pages: vreadfrom fills the new memory");
 	if (munmap(memory + 2 * PAGE, PAGE))
 		die("munmap");
 	check(put(memory, SIZE) == -1 && errno == EFAULT && get(memory, SIZE) == -1 &&
-	      errno == EFAULT && counted(0, 2), "with a hole in it: EFAULT");
+	      errno == EFAULT && counted(0, 2), "a buffer with a hole: EFAULT");
 	check(!put(memory + 3 * PAGE, SIZE - 3 * PAGE) && !put(memory, 2 * PAGE),
-	      "but not beside the hole");
+	      "a buffer beside a hole: success");
 	forget();
 	counted(0, 2);
 }
 
 #ifdef __aarch64__
-/* The processor ignores the upper byte of an address, and programs may keep something there. */
+/* The CPU ignores the upper byte of an address, so programs may keep a tag there. */
 static void test_tagged(void)
 {
 	unsigned char *memory = fresh(1);
@@ -316,12 +317,12 @@ static void test_tagged(void)
 	if (prctl(PR_SET_TAGGED_ADDR_CTRL, PR_TAGGED_ADDR_ENABLE, 0, 0, 0))
 		die("PR_SET_TAGGED_ADDR_CTRL");
 	check(!put(tagged, SIZE) && missed() && arrived(1, SIZE),
-	      "an address with a tag: vwriteto sends what is there");
-	check(!put(memory, SIZE) && hit(), "the same pages are kept, whatever the tag");
-	/* Over the old one. */
+	      "an address with a tag: vwriteto sends the memory");
+	check(!put(memory, SIZE) && hit(), "the same pages are cached, whatever the tag");
+	/* Maps new memory over the old one. */
 	fresh(2);
 	check(!put(tagged, SIZE) && missed() && arrived(2, SIZE),
-	      "mmap over it, an address with a tag: vwriteto sends what is there now");
+	      "mmap over cached pages, an address with a tag: vwriteto sends the new memory");
 	forget();
 }
 #endif
@@ -335,7 +336,7 @@ static void test_moved(void)
 		die("mremap");
 	check(!put(to, SIZE) && arrived(1, SIZE), "mremap: the new address");
 	check(put(memory, SIZE) == -1 && errno == EFAULT, "mremap: the old address");
-	check(counted(0, 2), "mremap: neither was kept");
+	check(counted(0, 2), "mremap: neither address is cached");
 	fresh(2);
 	check(!put(memory, SIZE) && arrived(2, SIZE) && missed(),
 	      "mremap: other memory at the old address");
@@ -348,7 +349,7 @@ static void test_discarded(void)
 {
 	unsigned char *memory = fresh_and_kept(1);
 	unsigned char *back = malloc(SIZE);
-	/* Enough for pages of 64 KiB. */
+	/* Large enough for pages of 64 KiB. */
 	static const unsigned char zeroes[PAGES << 16];
 
 	if (madvise(memory, SIZE, MADV_DONTNEED))
@@ -360,8 +361,11 @@ static void test_discarded(void)
 		die("madvise");
 	prepare(2, SIZE);
 	check(!get(memory, SIZE) && missed() && is_filled(memory, 2, SIZE),
-	      "MADV_DONTNEED: vreadfrom gives to the new pages");
-	/* It was for reading when nothing had been written: now there are pages of its own. */
+	      "MADV_DONTNEED: vreadfrom fills the new pages");
+	/*
+	 * The pages were pinned for reading before anything was written. Now the process has pages
+	 * of its own.
+	 */
 	if (madvise(memory, SIZE, MADV_DONTNEED) || put(memory, SIZE))
 		die("madvise");
 	fill(memory, 3, SIZE);
@@ -382,7 +386,7 @@ static void test_protected(void)
 	check(get(memory, SIZE) == -1 && errno == EFAULT && missed() && is_filled(memory, 1, SIZE),
 	      "mprotect for reading only: vreadfrom gives EFAULT");
 	check(!put(memory, SIZE) && missed() && arrived(1, SIZE),
-	      "mprotect for reading only: vwriteto goes on");
+	      "mprotect for reading only: vwriteto still works");
 	if (mprotect(memory, SIZE, PROT_NONE))
 		die("mprotect");
 	check(put(memory, SIZE) == -1 && errno == EFAULT && missed(),
@@ -405,14 +409,15 @@ static void test_truncated(void)
 	memory = map(PLACE, SIZE, MAP_SHARED, file);
 	fill(memory, 1, SIZE);
 	check(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) && counted(1, 1),
-	      "a mapped file is kept");
+	      "a mapped file is cached");
 	if (ftruncate(file, 0))
 		die("ftruncate");
 	check(put(memory, SIZE) == -1 && errno == EFAULT && missed(), "truncated: EFAULT");
 	if (ftruncate(file, SIZE))
 		die("ftruncate");
 	fill(memory, 2, SIZE);
-	check(!put(memory, SIZE) && missed() && arrived(2, SIZE), "made longer: what is there now");
+	check(!put(memory, SIZE) && missed() && arrived(2, SIZE),
+	      "made longer: vwriteto sends the new content");
 	if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SIZE))
 		die("fallocate");
 	fill(memory, 3, SIZE);
@@ -432,7 +437,7 @@ static void test_fork(void)
 		die("pipe");
 	child = new_child();
 	if (!child) {
-		/* The address, the descriptor and the content are those of the parent. */
+		/* Address, descriptor and content are the same as in the parent. */
 		fill(memory, 2, SIZE);
 		if (put(memory, SIZE) || !arrived(2, SIZE))
 			_exit(1);
@@ -450,18 +455,18 @@ static void test_fork(void)
 	if (read(from_child[0], &byte, 1) != 1)
 		die("the child has failed");
 	check(is_filled(memory, 1, SIZE) && !put(memory, SIZE) && arrived(1, SIZE),
-	      "fork: what the child writes is not the parent's");
+	      "fork: vwriteto of the parent does not send the child's bytes");
 	fill(memory, 3, SIZE);
-	check(!put(memory, SIZE) && arrived(3, SIZE), "fork: what the parent writes is sent");
+	check(!put(memory, SIZE) && arrived(3, SIZE), "fork: vwriteto sends the parent's bytes");
 	prepare(4, SIZE);
 	check(!get(memory, SIZE) && is_filled(memory, 4, SIZE),
-	      "fork: what is read comes to the parent");
+	      "fork: vreadfrom fills the parent's memory");
 	if (write(to_child[1], &byte, 1) != 1)
 		die("the child has failed");
-	check(wait_for_child(child) == 0, "fork: and the child has its own");
+	check(wait_for_child(child) == 0, "fork: the child has its own memory");
 	check(is_filled(memory, 4, SIZE) && !put(memory, SIZE) && arrived(4, SIZE),
-	      "fork: after the child's end");
-	check(comes_to(kept, 2 * PAGES), "fork: nothing of the child's is kept");
+	      "fork: vwriteto after the child has exited");
+	check(comes_to(kept, 2 * PAGES), "fork: no page of the child is cached");
 	close(to_child[0]);
 	close(to_child[1]);
 	close(from_child[0]);
@@ -486,12 +491,12 @@ static void test_exec(void)
 		_exit(100);
 	}
 	check(wait_for_child(child) == 0, "exec: the new program's memory is sent and filled");
-	check(comes_to(kept, 0), "exec: nothing of either is kept at the end");
+	check(comes_to(kept, 0), "exec: no page of either program is cached at the end");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
 
-/* What test_exec() runs: the same address, another program. */
+/* Runs as the program that test_exec() starts: another program with memory at the same address. */
 static int executed(void)
 {
 	unsigned char *memory;
@@ -507,7 +512,7 @@ static int executed(void)
 	return 0;
 }
 
-/* As when the kernel is short of memory, which asks all caches. */
+/* Acts as the kernel does when memory is short, and asks all caches to shrink. */
 static void test_shortage(void)
 {
 	long evicted = counter("cache_evictions");
@@ -518,14 +523,14 @@ static void test_shortage(void)
 		die("/proc/sys/vm/drop_caches");
 	close(file);
 	check(comes_to(kept, 0) && counter("cache_evictions") > evicted &&
-	      comes_to(own_pinned_pages, 0), "the kernel is short of memory: nothing is kept");
+	      comes_to(own_pinned_pages, 0), "the kernel is short of memory: no page is cached");
 	fill(memory, 2, SIZE);
 	check(!put(memory, SIZE) && missed() && arrived(2, SIZE) && !put(memory, SIZE) && hit(),
-	      "the kernel was short of memory: things are kept again");
+	      "the kernel was short of memory: pages are cached again");
 	forget();
 }
 
-/* Needs swap. */
+/* Puts pressure on memory. This needs swap. */
 static void test_pressure(void)
 {
 	long swapped = number_of("/proc/vmstat", "pswpout");
@@ -538,7 +543,7 @@ static void test_pressure(void)
 	if (madvise(other, SIZE, MADV_PAGEOUT))
 		die("MADV_PAGEOUT");
 	check(number_of("/proc/vmstat", "pswpout") >= swapped + PAGES,
-	      "memory that is not kept is swapped out");
+	      "memory that is not cached is swapped out");
 	for (i = 0; i < 2; i++) {
 		memory = map(PLACE, SIZE, kinds[i] | MAP_ANONYMOUS, -1);
 		fill(memory, 1, SIZE);
@@ -551,15 +556,16 @@ static void test_pressure(void)
 		if (madvise(memory, SIZE, MADV_PAGEOUT))
 			die("MADV_PAGEOUT");
 		fill(memory, 2, SIZE);
-		check(!put(memory, SIZE) && arrived(2, SIZE), "paged out: what is written is sent");
+		check(!put(memory, SIZE) && arrived(2, SIZE),
+		      "paged out: vwriteto sends new bytes");
 		if (madvise(memory, SIZE, MADV_PAGEOUT))
 			die("MADV_PAGEOUT");
 		prepare(3, SIZE);
 		check(!get(memory, SIZE) && is_filled(memory, 3, SIZE),
-		      "paged out: what is read is seen");
+		      "paged out: the process sees the bytes of vreadfrom");
 		forget();
 	}
-	check(is_filled(other, 9, SIZE), "what was swapped out comes back");
+	check(is_filled(other, 9, SIZE), "swapped memory comes back");
 	munmap(other, SIZE);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
@@ -573,11 +579,11 @@ static void test_asynchronous(void)
 	fill(memory, 2, SIZE);
 	check(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && hit() &&
 	      !munmap(memory, SIZE) && !fence(epd) && arrived(2, SIZE),
-	      "a transfer under way goes on after munmap");
+	      "a transfer in flight continues after munmap");
 	fresh(3);
 	check(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && missed() &&
 	      !copy(epd, SCIF_VWRITETO, memory, SIZE, SIZE, flags) && hit() &&
-	      !fence(epd) && arrived(3, SIZE), "the next one is of the new memory");
+	      !fence(epd) && arrived(3, SIZE), "the next transfer uses the new memory");
 	forget();
 }
 
@@ -591,16 +597,17 @@ static void test_many(void)
 			die("SCIF_VWRITETO");
 	}
 	check(comes_to(kept, MAX_KEPT) && counter("cache_evictions") == evicted + 64,
-	      "of many, as many are kept as may be");
+	      "of many pages, the largest allowed number is cached");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 	check(!put(memory, 8) && !put(memory + size - PAGE, 8) && counted(2, 0) &&
-	      !put(memory + PAGE, 8) && missed(), "what was used lately stays, the rest goes");
+	      !put(memory + PAGE, 8) && missed(),
+	      "recently used pages stay, and other pages are evicted");
 	munmap(memory, size);
-	check(comes_to(kept, 0), "and all of it goes with the memory");
+	check(comes_to(kept, 0), "all cached pages go with the memory");
 }
 
-/* A user who may lock little; the limit is in pages. */
+/* Runs as a user who may lock only a few pages, `limit`. */
 static void limited(long limit)
 {
 	struct rlimit rlimit = { .rlim_cur = limit * PAGE, .rlim_max = limit * PAGE };
@@ -611,18 +618,18 @@ static void limited(long limit)
 	failures = 0;
 	if (setrlimit(RLIMIT_MEMLOCK, &rlimit) || setuid(65534))
 		die("setuid");
-	/* The results are those of the parent. */
+	/* The parent prints the results. */
 	dup2(2, 1);
 	memory = map(PLACE, 4 * limit * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	fill(memory, 1, 4 * limit * PAGE);
 	check(!put(memory, limit * PAGE) && !put(memory, limit * PAGE) && counted(1, 1) &&
-	      comes_to(own_pinned_pages, limit), "little may be locked: that much is kept");
+	      comes_to(own_pinned_pages, limit), "a low limit: pages up to the limit are cached");
 	check(!put(memory + limit * PAGE, limit * PAGE) && missed() &&
 	      comes_to(own_pinned_pages, limit) && comes_to(kept, limit),
-	      "little may be locked: one for another");
+	      "a low limit: a new page evicts a cached page");
 	check(!put(memory, 2 * limit * PAGE) && arrived(1, 2 * limit * PAGE) && missed() &&
 	      !put(memory, 2 * limit * PAGE) && missed() && comes_to(own_pinned_pages, 0),
-	      "little may be locked: more is sent without the cache");
+	      "a low limit: more pages are sent without the cache");
 	for (i = 0; i < 4; i++) {
 		if (put(memory + i * (limit / 4) * PAGE, limit / 4 * PAGE))
 			die("SCIF_VWRITETO");
@@ -630,9 +637,9 @@ static void limited(long limit)
 	check(comes_to(kept, limit) &&
 	      !open_window(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
 	      comes_to(own_pinned_pages, limit) && comes_to(kept, 0),
-	      "little may be locked: windows come first");
+	      "a low limit: windows evict cached pages");
 	check(!put(memory, limit * PAGE) && arrived(1, limit * PAGE) && comes_to(kept, 0),
-	      "little may be locked: with windows, nothing is kept");
+	      "a low limit: beside windows no page is cached");
 	exit(failures != 0);
 }
 
@@ -641,15 +648,16 @@ static void test_limits(__u16 node, __u16 port)
 	long before = pinned_pages();
 	pid_t child = new_child();
 
-	/* The child's connection is its own: the windows that it makes go with it. */
+	/* The child has its own connection, so its windows end with it. */
 	if (!child) {
 		epd = served(node, port);
 		hits_before = counter("cache_hits");
 		misses_before = counter("cache_misses");
 		limited(16);
 	}
-	check(wait_for_child(child) == 0, "a process that may lock little");
-	check(comes_to(kept, 0) && comes_to(pinned_pages, before), "of which nothing is left");
+	check(wait_for_child(child) == 0, "a process with a low limit");
+	check(comes_to(kept, 0) && comes_to(pinned_pages, before),
+	      "no page of a process with a low limit is left");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
@@ -664,10 +672,10 @@ static void test_ends(__u16 node, __u16 port)
 
 	epd = served(node, port);
 	check(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
-	      "another connection keeps its own");
+	      "another connection keeps its own pages");
 	close(epd);
 	check(comes_to(kept, 0) && comes_to(own_pinned_pages, 0),
-	      "after close nothing is kept or locked");
+	      "after close no page is cached or locked");
 	epd = old;
 
 	if (pipe(to_parent))
@@ -683,18 +691,18 @@ static void test_ends(__u16 node, __u16 port)
 	}
 	if (read(to_parent[0], &byte, 1) != 1)
 		die("the child has failed");
-	check(comes_to(kept, 2 * PAGES), "a child keeps its pages");
+	check(comes_to(kept, 2 * PAGES), "a child caches its pages");
 	kill(child, SIGKILL);
 	wait_for_child(child);
 	check(comes_to(kept, 0) && comes_to(pinned_pages, before),
-	      "killed: nothing is kept or pinned");
+	      "killed: no page is cached or pinned");
 
-	/* The descriptor lives on, the address space does not. */
+	/* The descriptor stays open, but the address space is gone. */
 	child = new_child();
 	if (!child)
 		_exit(put(memory, SIZE) || get(memory, SIZE) || !comes_to(kept, 2 * PAGES));
 	check(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned_pages, before),
-	      "exited, while its parent has the descriptor: nothing is kept or pinned");
+	      "exited, while its parent has the descriptor: no page is cached or pinned");
 	close(to_parent[0]);
 	close(to_parent[1]);
 	munmap(memory, SIZE);
@@ -705,7 +713,9 @@ static void test_ends(__u16 node, __u16 port)
 /* --- A race --- */
 
 static struct {
-	/* The number of the last mapping that is there to be sent, and of the last one begun. */
+	/*
+	 * Number of the last mapping that is ready to be sent, and of the last one that was begun.
+	 */
 	__u64 there, begun;
 	bool stop;
 } race;
@@ -746,7 +756,7 @@ static void test_race(void)
 			continue;
 		}
 		begun = __atomic_load_n(&race.begun, __ATOMIC_SEQ_CST);
-		/* An old mapping, or one that was replaced meanwhile by one without content. */
+		/* The data is from an old mapping, or from a newer one without content. */
 		if (sent < there && (sent || begun == there))
 			old++;
 		if (i % 64 == 0)
@@ -758,7 +768,7 @@ static void test_race(void)
 	      "500 transfers, %llu mappings: %ld old ones, %ld failed",
 	      (unsigned long long)race.there, old, failed);
 	munmap(memory, PAGE);
-	check(comes_to(kept, 0), "and nothing is left");
+	check(comes_to(kept, 0), "no cached page is left");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
@@ -826,23 +836,23 @@ static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
 	misses_before = counter("cache_misses");
 	if (!limit) {
 		check(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) &&
-		      counted(0, 0) && comes_to(kept, 0), "nothing may be kept");
+		      counted(0, 0) && comes_to(kept, 0), "with a limit of 0 no page is cached");
 		return finish(pinned_before);
 	}
 	check(!put(memory, limit) && !put(memory, limit) && arrived(1, limit) && counted(1, 1) &&
-	      comes_to(kept, limit / PAGE), "as much as may be is kept");
+	      comes_to(kept, limit / PAGE), "a buffer of the limit's size is cached");
 	check(!put(memory, limit + 1) && arrived(1, limit + 1) && counted(0, 0) &&
-	      comes_to(kept, limit / PAGE), "more is sent without the cache");
+	      comes_to(kept, limit / PAGE), "a larger buffer is sent without the cache");
 	check(!put(memory + limit, half) && missed() && comes_to(kept, half / PAGE),
-	      "what is too much goes");
+	      "a new buffer evicts a buffer beyond the limit");
 	check(!put(memory + limit + half, half) && missed() &&
 	      !put(memory + limit, half) && hit() &&
-	      comes_to(kept, limit / PAGE), "what fits stays");
+	      comes_to(kept, limit / PAGE), "two buffers within the limit stay");
 	check(!put(memory, half) && missed() && comes_to(kept, limit / PAGE) &&
 	      !put(memory + limit, half) && hit() && !put(memory + limit + half, half) && missed(),
-	      "what was not used for longest goes");
+	      "the least recently used buffer is evicted");
 	check(!put(memory + limit / 4, limit) && missed() && kept() <= limit / PAGE,
-	      "what overlaps is not joined beyond the limit");
+	      "overlapping buffers are not joined beyond the limit");
 	return finish(pinned_before);
 }
 
@@ -864,7 +874,7 @@ int main(int argc, char **argv)
 	pid_t server;
 	int result;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server"))
 		serve_clients_at(atoi(argv[2]), make_window);

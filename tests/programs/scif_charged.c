@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the module allocates for a process is paid for by its memory cgroup, and is no more than
- * there is a use for.
+ * Memory that the module allocates for a process is charged to its memory cgroup, and is no more
+ * than the process can use.
  *
  *	scif_charged rings GROUP RING	run in the cgroup with the folder GROUP: connections
  *	scif_charged limit GROUP	the same, where there is little memory
  *	scif_charged listeners		what a large backlog takes before anybody asks
- *	scif_charged asker PORT		asks whoever connects for many signals behind his transfers
+ *	scif_charged asker PORT		asks its client for many signals behind transfers
  *	scif_charged asked GROUP NODE PORT	run in the cgroup: what that takes here
  *
- * All but the last two need no second node; the engine of the last one's node takes half a minute
- * for what it writes. Prints TAP. To be run by root; nobody else must be in the cgroup. RING is
- * how large a ring of the module gets, of which each end has one.
+ * Only the last two need a second node. The engine of the last one's node takes half a minute for
+ * its writes. Prints TAP. The program has to run as root, and no other process may be in the
+ * cgroup. RING is the largest size of a ring. Each end of a connection has one ring.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,19 +32,22 @@
 #include "numbers.h"
 
 #define PAIRS		200
-/* Of two ends and a listener. */
+/* Memory of two ends and a listener. */
 #define IDLE		(32 * KIB)
 #define BACKLOG		1024
 #define KIB		1024L
 #define MIB		(1024 * KIB)
 
-/* What a processor takes in advance from a cgroup, and not from the next one: much for four. */
+/*
+ * Charge that each CPU takes in advance from a cgroup, and not from the next one. This is large for
+ * four CPUs.
+ */
 #define BATCHES		(4 * 64 * 4096L)
 
-/* What is left in the cgroup with the limit. */
+/* Memory that is left in the cgroup with the limit. */
 #define LEFT		MIB
 
-/* Fewer than may wait for one end, and what each takes at least. */
+/* Number of signals that may wait for one end, and the least memory of each. */
 #define SIGNALS		4000
 #define SIGNAL_SIZE	64L
 #define ENDS		8
@@ -53,7 +56,7 @@
 #define LONG		(3 * MIB)
 
 #define LISTENERS	500
-/* Much for a file, an endpoint and a listener, little for 1024 requests. */
+/* Enough for a file, an endpoint and a listener, but not for 1024 requests. */
 #define LISTENER_SIZE	(8 * KIB)
 
 static const char *group;
@@ -93,7 +96,7 @@ static long charged(void)
 	return atol(text);
 }
 
-/* Bytes of the kernel's own memory that nobody can take back. */
+/* Returns the bytes of kernel memory that can't be reclaimed. */
 static long unreclaimable(void)
 {
 	refresh_counts();
@@ -116,7 +119,7 @@ static int open_end(void)
 	return open("/dev/scif", O_RDWR | O_CLOEXEC);
 }
 
-/* Waits for the answer, which may be a refusal. */
+/* Waits for the answer to a connect, which may be a refusal. */
 static int collect(int fd, __u16 node, __u16 port)
 {
 	if (!wait_for(fd, POLLOUT)) {
@@ -126,7 +129,7 @@ static int collect(int fd, __u16 node, __u16 port)
 	return scif_connect(fd, node, port);
 }
 
-/* Whether there is an answer instead of a request to accept. */
+/* Returns whether the connector gets an answer before the listener gets a request. */
 static bool is_refused(int listener, int fd)
 {
 	struct pollfd either[2] = {
@@ -137,7 +140,10 @@ static bool is_refused(int listener, int fd)
 	return !(either[0].revents & POLLIN);
 }
 
-/* Returns the call that has failed, with errno; NULL if none has. Nothing is closed then. */
+/*
+ * Makes a pair. Returns the name of the failed call, with errno, or NULL. On failure nothing is
+ * closed.
+ */
 static const char *try_pair(__u16 node, struct pair *pair)
 {
 	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
@@ -187,7 +193,7 @@ static void close_pairs(struct pair *pairs, int count)
 
 static struct pair pairs[PAIRS];
 
-/* Both rings are made as large as they get: nobody receives. */
+/* Grows both rings to their full size by sending without receiving. */
 static void fill_rings(const struct pair *pair, long ring)
 {
 	static char data[MIB];
@@ -206,7 +212,7 @@ static int test_rings(long ring)
 	__u16 node = own_node();
 	int i;
 
-	/* What is only allocated once. */
+	/* Makes the module allocate the memory that it allocates only once. */
 	failed = try_pair(node, pairs);
 	close_pairs(pairs, 1);
 	before = charged();
@@ -216,7 +222,7 @@ static int test_rings(long ring)
 	if (failed)
 		return finish_tests();
 	idle = charged();
-	test(idle - before <= i * IDLE + BATCHES, "unused, they take little: %ld KiB",
+	test(idle - before <= i * IDLE + BATCHES, "unused connections take little: %ld KiB",
 	     (idle - before) / KIB);
 	while (i)
 		fill_rings(&pairs[--i], ring);
@@ -228,14 +234,14 @@ static int test_rings(long ring)
 	close_pairs(pairs, i);
 	while (charged() - before > rings / 4 && time(NULL) <= end)
 		usleep(2000);
-	test(charged() - before <= rings / 4, "closed, they are not any more: %ld KiB are left",
+	test(charged() - before <= rings / 4, "closed connections cost nothing: %ld KiB are left",
 	     (charged() - before) / KIB);
 	return finish_tests();
 }
 
 /*
- * A process that the kernel may not kill for the memory it takes: so that it is told. Others
- * are killed if a small piece is the one that is too much, as with all memory of the kernel.
+ * The kernel may not kill this process for its memory use, so the process gets an error. The kernel
+ * kills other processes if a small allocation exceeds the limit, as with all kernel memory.
  */
 static int test_limit(void)
 {
@@ -249,7 +255,7 @@ static int test_limit(void)
 	if (adjust < 0)
 		die("/proc/self/oom_score_adj");
 	write_to(adjust, "-1000");
-	/* The limit is to be met in the module. */
+	/* The allocation that exceeds the limit has to be one of the module. */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
 		die("mlockall");
 	memset(pairs, 0xff, sizeof(pairs));
@@ -265,7 +271,7 @@ static int test_limit(void)
 	     i - 1);
 	close_pairs(pairs, i);
 	failed = try_pair(node, pairs);
-	test(!failed, "with memory, connections can be made again");
+	test(!failed, "when memory is free again, connections can be made");
 	close_pairs(pairs, 1);
 	return finish_tests();
 }
@@ -278,7 +284,7 @@ static int test_listeners(void)
 	int i;
 
 	for (i = 0; i < LISTENERS; i++) {
-		/* Some first, for what is only allocated once. */
+		/* The first listeners also pay for memory that is allocated only once. */
 		if (i == LISTENERS / 10)
 			before = unreclaimable();
 		port = 0;
@@ -343,7 +349,7 @@ static void serve(__u16 port)
 {
 	int listener = listen_on(&port), fd;
 
-	/* Nobody waits for those who serve. */
+	/* Serving processes are not waited for, so the kernel reaps them. */
 	signal(SIGCHLD, SIG_IGN);
 	printf("# listening\n");
 	fflush(stdout);
@@ -366,7 +372,7 @@ static int test_asked(__u16 node, __u16 port)
 		make_window(fd[i]);
 		hear(fd[i]);
 	}
-	/* All others are behind the first one. */
+	/* All other transfers are queued behind the first one. */
 	for (i = 0; i < ENDS; i++) {
 		copy.len = i ? SHORT : LONG;
 		if (ioctl(fd[i], SCIF_WRITETO, &copy))
@@ -378,7 +384,7 @@ static int test_asked(__u16 node, __u16 port)
 	for (i = 0; i < ENDS; i++)
 		hear(fd[i]);
 	test(charged() - before >= wanted,
-	     "signals that a peer has asked for are charged to whom they wait for: %ld KiB, of %ld",
+	     "signals requested by the peer are charged to this process: %ld KiB, of %ld",
 	     (charged() - before) / KIB, wanted / KIB);
 	return finish_tests();
 }
@@ -387,7 +393,7 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	allow_files();
 	group = argc > 2 ? argv[2] : NULL;

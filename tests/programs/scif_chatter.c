@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connections that use all there is, one after the other and some at once: messages that fit a ring
- * and that do not, windows, copies both ways, mappings, marks and signals. What fails ends the
- * connection, and nothing else: a peer may lie.
+ * Connections that use all features of the module, one after the other and some at once: messages
+ * that fit into a ring and longer ones, windows, copies both ways, mappings, marks and signals. A
+ * failed call ends the connection, and nothing else, because a peer may lie.
  *
  *	scif_chatter server PORT WINDOW
  *	scif_chatter client NODE PORT WINDOW
  *
- * WINDOW is how many MiB each end registers. All of them are the same one, so that a window for
- * which the peer's aperture has no room costs no memory. Both go on until they are killed.
+ * WINDOW is the MiB that each end registers. All pages of a window are the same memory, so a window
+ * that does not fit into the peer's aperture costs no memory. Both programs go on until they are
+ * killed.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -25,10 +26,10 @@
 #define SERVERS		8
 #define CLIENTS		3
 #define ROUNDS		50
-/* A connection ends after so many seconds, as what was promised may never come. */
+/* Seconds after which a connection ends, as promised events may never come from a liar. */
 #define PATIENCE	5
-/* There may be nobody at the other end. */
-#define NOBODY		1
+/* Seconds after which a child of the server ends to which no client has written. */
+#define NO_CLIENT	1
 #define MIB		0x100000L
 #define OFFSET		0x10000000L
 #define COPIED		0x10000L
@@ -43,7 +44,7 @@ static char data[LARGEST];
 static long window_len;
 static void *window;
 
-/* The same memory again and again. */
+/* Maps the same memory again and again. */
 static void make_memory(void)
 {
 	int file = memfd_create("chatter", MFD_CLOEXEC);
@@ -107,7 +108,7 @@ static bool map_peer(int fd)
 {
 	volatile char *mapped = mmap(NULL, COPIED, PROT_READ | PROT_WRITE, MAP_SHARED, fd, OFFSET);
 
-	/* Not where the peer's memory can't be mapped. */
+	/* In some modes the peer's memory can't be mapped. */
 	if (mapped == MAP_FAILED)
 		return true;
 	mapped[5] = mapped[3] + 1;
@@ -151,7 +152,7 @@ static void answer(int listener)
 	struct request request;
 	char ready;
 
-	alarm(NOBODY);
+	alarm(NO_CLIENT);
 	if (fd < 0 || !receive_all(fd, &ready, 1))
 		return;
 	alarm(PATIENCE);
@@ -184,7 +185,7 @@ int main(int count, char **arguments)
 	make_memory();
 	if (is_server)
 		listener = listen_on(&port);
-	/* One takes the place of another that has ended. */
+	/* A new child replaces each child that has ended. */
 	for (;; seed++) {
 		if (seed >= children)
 			wait(NULL);
@@ -196,7 +197,7 @@ int main(int count, char **arguments)
 		} else {
 			alarm(PATIENCE);
 			ask(atoi(arguments[2]), port);
-			/* The node may not be there for a while. */
+			/* The node may be offline for a while. */
 			usleep(20000);
 		}
 		_exit(0);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that transfers until it is killed, against the server of the module
- * scif_churn (tests/modules/churn): with messages, copies and fences under way.
+ * A program that transfers until it is killed, against the server of the module scif_churn
+ * (tests/modules/churn), with messages, copies and fences in flight.
  *
  *	scif_churn NODE PORT
  *
- * Prints a line for each round of them. What ends a connection is the server's
- * end; then it connects again.
+ * Prints a line for each round. If the server has ended the connection, the program connects again.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +22,7 @@
 #include "die.h"
 #include "ends.h"
 
-/* As in churn.h of the module. */
+/* The same sizes as in churn.h of the module. */
 #define PART	65536L
 #define WINDOW	0x1000000L
 #define LOOSE	(WINDOW + PART)
@@ -41,7 +40,7 @@ static int copy(int fd, unsigned long call, void *at, __s64 local, int flags)
 	return ioctl(fd, call, &argument);
 }
 
-/* True as long as the connection is there. */
+/* Does a round of all operations. Returns true as long as the connection exists. */
 static int round_of_all(int fd, char *memory)
 {
 	__u64 word = 1;

@@ -8,10 +8,10 @@
 #	scif_churn.sh server MODULES [SCIF PARAMETERS]	until there is /tmp/churn-over
 #
 # MODULES is the folder with the test's modules. With SCIF, the file of the module under test, the
-# server has that one loaded anew as well each time. Nothing here goes by time: whatever is ended has
-# made a number of transfers before, which is another one each time.
+# server reloads that module each time, too. The script does not go by time: each client has made a
+# number of transfers before it is ended, and this number is another one each time.
 #
-# What waits forks nothing: a process takes seconds to start beside all that is under way.
+# Waiting loops fork nothing, because starting a process takes seconds beside this load.
 set -eu
 
 role=$1
@@ -24,7 +24,7 @@ pause() {
 	read -r -t 0.02 <>"$never" || true
 }
 
-# How many it takes to end something in that round.
+# Prints the number of transfers after which the client ends in that round.
 some() { # ROUND
 	wanted=$(($1 * 37 % 60 + 1))
 }

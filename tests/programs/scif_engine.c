@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Transfers by several processes at once, each with a connection of its own, while the driver
- * of the DMA engine is taken away and given back.
+ * Transfers by several processes at once, each with a connection of its own, while the driver of
+ * the DMA engine is unbound and bound again.
  *
  *	scif_engine server PORT				has a window for each client
  *	scif_engine client NODE PORT			transfers for a while
  *	scif_engine client NODE PORT DEVICE CYCLES	meanwhile unbinds and binds the driver
  *	scif_engine endless NODE PORT			transfers until its input ends
  *
- * The clients print TAP; the endless one says "under way" when all its processes transfer.
- * DEVICE is the engine's PCI device on the client's node. A transfer may fail with EIO; what has
- * succeeded has to be right, and sooner or later they succeed again.
+ * The clients print TAP. The endless one prints "under way" when all its processes transfer. DEVICE
+ * is the engine's PCI device on the client's node. A transfer may fail with EIO. A successful
+ * transfer has to be right, and sooner or later transfers succeed again.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,22 +32,22 @@
 #include "numbers.h"
 
 #define WORKERS		4
-/* Rounds of each that show that transfers work. */
+/* Number of rounds of each worker that show that transfers work. */
 #define SOME		8
 
 #define WINDOW		0x10000000L
 #define SIZE		(256 * 1024L)
-/* Without waiting, a round is so many transfers. */
+/* A round without waiting consists of this many transfers. */
 #define PIECES		16
 #define PIECE		(SIZE / PIECES)
 
 struct worker {
 	pid_t pid;
-	/* Whose data was right, and that ended with EIO. */
+	/* Rounds whose data was right, and rounds that ended with EIO. */
 	long rounds, failed;
 };
 
-/* Shared with them. */
+/* State that the program shares with its workers. */
 static struct {
 	struct worker worker[WORKERS];
 	bool stop;
@@ -75,7 +75,7 @@ static void make_window(int fd)
 
 static int epd;
 
-/* Nothing but EIO may happen to a transfer. */
+/* Returns whether a transfer has succeeded. Any error but EIO ends the process. */
 static bool succeeds(int result)
 {
 	if (result && errno != EIO)
@@ -83,7 +83,7 @@ static bool succeeds(int result)
 	return !result;
 }
 
-/* A copy between the windows, or between memory and the peer's window. */
+/* Copies between the windows, or between memory and the peer's window. */
 static int copy(unsigned long call, void *memory, long offset, long len, int flags)
 {
 	struct scifioctl_copy argument = {
@@ -94,7 +94,10 @@ static int copy(unsigned long call, void *memory, long offset, long len, int fla
 	return ioctl(epd, call, &argument);
 }
 
-/* Without waiting for each, but for all: also if one has failed, as the others go on. */
+/*
+ * Starts transfers without waiting for each, and then waits for all. It waits also if one has
+ * failed, as the others go on.
+ */
 static bool put_in_pieces(unsigned long call, void *memory)
 {
 	bool ok = true;
@@ -157,8 +160,8 @@ static void start_worker(int number, __u16 node, __u16 port)
 	pid_t child;
 
 	/*
-	 * Every other connection stays idle, until this process ends: those that
-	 * transfer have to find engines that nobody uses all the same.
+	 * Every other connection stays idle until this process ends. Connections that transfer have
+	 * to find unused engines nevertheless.
 	 */
 	connected(node, port);
 	epd = connected(node, port);
@@ -176,7 +179,7 @@ static long rounds_of(int number)
 	return __atomic_load_n(&shared->worker[number].rounds, __ATOMIC_RELAXED);
 }
 
-/* Whether each worker, from `first` on, has some more rounds before it is taken for hung. */
+/* Returns whether each worker, from `first` on, does some more rounds within the hang limit. */
 static bool go_on(int first)
 {
 	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
@@ -250,7 +253,7 @@ static bool run_cycles(const char *device, int cycles, __u16 node, __u16 port)
 	return ok;
 }
 
-/* Transfers until the input ends: the test takes an engine away meanwhile. */
+/* Transfers until the input ends. The test takes an engine away meanwhile. */
 static bool run_to_end_of_input(__u16 node, __u16 port)
 {
 	bool ok = run_cycles(NULL, 0, node, port);
@@ -266,7 +269,7 @@ static bool run_to_end_of_input(__u16 node, __u16 port)
 	return ok;
 }
 
-/* Ends them, or kills them unless all was well so far; returns the exit status. */
+/* Ends the workers, or kills them unless all was well so far. Returns the exit status. */
 static int end_workers(bool ok)
 {
 	bool all_end = true;
@@ -282,7 +285,7 @@ static int end_workers(bool ok)
 			test(ends(shared->worker[i].pid, &status) && !status, "worker %d ends", i);
 			continue;
 		}
-		/* One that cannot be is enough to wait for. */
+		/* If one worker can't be killed, the program does not wait for the others. */
 		all_end = all_end && is_killed(i);
 		test(all_end, "worker %d can be killed", i);
 	}
@@ -294,7 +297,7 @@ int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server"))
 		serve_clients_at(atoi(argv[2]), make_window);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a user who takes all that he gets leaves to others.
+ * Checks which resources a greedy user leaves to other users.
  *
  *	scif_fair shares PERCENT	one user takes ports, windows, connections and watched nodes
  *	scif_fair listeners COUNT	one process has so many listeners, and connects and gives up
@@ -9,9 +9,9 @@
  *	scif_fair server PORT [USER]	accepts for ever, as that user
  *	scif_fair idle NODE PORT COUNT	has so many connections, and polls them
  *
- * The first three print TAP; the last says "ready", and ends when it is killed. "shares" and
- * "rings" are for root, with a device that everybody may open; for the former, user_share of the
- * module is PERCENT.
+ * The first three print TAP. The last one prints "ready", and runs until it is killed. "shares" and
+ * "rings" require root, and a device that everybody may open. "shares" also requires that the
+ * module's user_share is PERCENT.
  */
 #define _GNU_SOURCE
 #include <grp.h>
@@ -40,13 +40,13 @@
 #define OTHER		65533
 #define ACCESS		(SCIF_PROT_READ | SCIF_PROT_WRITE)
 
-/* Of which each user has his share. */
+/* Resources of which each user has a share. */
 #define PORTS		65536
 #define CONNECTIONS	65536
 #define WINDOWS		131072
 #define WATCHED		1024
 
-/* Nodes that are not there. */
+/* Number of nodes that do not exist. */
 #define ABSENT		1000
 
 static void allow(int resource, rlim_t most)
@@ -61,7 +61,7 @@ static void become(uid_t user)
 {
 	if (setgroups(0, NULL) || setgid(user) || setuid(user))
 		die("setuid");
-	/* It was forgotten with the old user. */
+	/* The kernel has cleared this setting with the change of user. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		die("prctl");
 }
@@ -75,7 +75,7 @@ static int share(int all)
 	return all / 100 * percent + all % 100 * percent / 100;
 }
 
-/* Binds ports until there are no more; returns how many. The last descriptor is not closed. */
+/* Binds ports until there are no more. Returns their number. The last descriptor stays open. */
 static int take_ports(void)
 {
 	int count = 0;
@@ -88,7 +88,7 @@ static int take_ports(void)
 	return count;
 }
 
-/* A connection of this process with itself; -1 if it can't have any more. */
+/* Makes a connection of this process with itself. Returns -1 if no more are allowed. */
 static int take_pair(int listener, __u16 port)
 {
 	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
@@ -113,7 +113,7 @@ static int take_windows(int fd, void *page)
 	return count;
 }
 
-/* Returns a descriptor of how a node stands. */
+/* Returns a node status descriptor. */
 static int watch(int fd, __u16 node)
 {
 	struct scif_node_status status = { .size = sizeof(status), .node = node };
@@ -130,7 +130,7 @@ static int watch_nodes(void)
 	return count;
 }
 
-/* What is left for another user, while the greedy one holds what it has. */
+/* Checks that another user gets resources while the greedy one holds its share. */
 static int use_the_rest(void)
 {
 	void *page = aligned_alloc(PAGE, PAGE);
@@ -156,13 +156,13 @@ static void try_the_rest(int (*use)(void), const char *what)
 	if (!child)
 		_exit(use());
 	status = wait_for_child(child);
-	test(!status, "another user has what he needs beside one who has all %s: %s", what,
+	test(!status, "a user has enough %s beside a user who has taken all: %s", what,
 	     strerror(status >> 8));
 }
 
 /*
- * Runs as the greedy user, and says what it has got, which is to be so many if that is known; then
- * it holds that until it is killed.
+ * Runs as the greedy user, prints how much it has got, and checks that this is `wanted`, if that is
+ * known. Then it holds the resources until it is killed.
  */
 static void as_greedy(int (*take)(void), int wanted, int (*use)(void), const char *what)
 {
@@ -220,13 +220,13 @@ static void test_shares(void)
 	as_greedy(greedy_for_connections, share(CONNECTIONS) / 2 * 2, use_the_rest, "connections");
 	as_greedy(greedy_for_windows, share(WINDOWS), use_the_rest, "windows");
 	as_greedy(watch_nodes, share(WATCHED), use_the_rest, "watched nodes");
-	/* What was given back can be had again. */
+	/* Released resources can be taken again. */
 	as_greedy(take_ports, share(PORTS), use_the_rest, "ports");
 }
 
 /* --- Rings where the peer reaches little --- */
 
-/* Of whom is to accept. */
+/* Ports of the processes that accept. */
 static __u16 peer_node, greedy_port, other_port;
 
 static int greedy_for_rings(void)
@@ -277,8 +277,7 @@ static int compare(const void *one, const void *other)
 #define ROUNDS	101
 
 /*
- * How long it takes, typically, to ask for a connection and to give up, until nothing of that is
- * left.
+ * Returns the typical time of a connection request that is given up, until nothing of it is left.
  */
 static long long time_to_give_up(int listener, __u16 port)
 {
@@ -294,7 +293,7 @@ static long long time_to_give_up(int listener, __u16 port)
 		if (!wait_for(listener, POLLIN))
 			die("no request");
 		close(fd);
-		/* It is refused before anything that is asked for later. */
+		/* This request is refused only after all earlier ones were handled. */
 		fd = scif_open();
 		scif_connect(fd, own_node(), 1);
 		close(fd);
@@ -332,7 +331,7 @@ static noreturn void serve(__u16 port)
 	printf("listening\n");
 	fflush(stdout);
 	for (;;) {
-		/* If there is no memory, the other end is refused. */
+		/* If there is no memory, the other end gets a refusal. */
 		if (ioctl(listener, SCIF_ACCEPTREQ, &argument))
 			continue;
 		if (ioctl(scif_open(), SCIF_ACCEPTREG, &argument.endpt))
@@ -353,14 +352,14 @@ static noreturn void be_idle(__u16 node, __u16 port, int count)
 	fflush(stdout);
 	for (;;)
 		if (epoll_wait(all, &event, 1, -1) > 0)
-			die("somebody has said something");
+			die("a connection has an unexpected event");
 }
 
 int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "shares")) {
 		percent = atoi(argv[2]);

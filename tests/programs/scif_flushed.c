@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who waits in accept when a descriptor of the listener is closed: the calls of the process that
- * has closed it return, whoever closes others at the same time, and those of other processes go
- * on.
+ * Calls that wait in accept while a descriptor of the listener is closed. The calls of the closing
+ * process return, even if another process closes a descriptor at the same time. Calls of other
+ * processes go on.
  *
  *	scif_flushed
  *
- * Prints TAP. Uses this node alone; for root, as it chooses who runs first.
+ * Prints TAP. Uses this node alone. Requires root, as the program chooses which thread runs first.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -56,7 +56,7 @@ static bool is_asleep(pid_t thread)
 	return state == 'S';
 }
 
-/* Returns when the thread waits. */
+/* Starts the thread, and returns when it waits. */
 static void start(struct acceptor *acceptor)
 {
 	acceptor->id = 0;
@@ -66,7 +66,7 @@ static void start(struct acceptor *acceptor)
 		usleep(1000);
 }
 
-/* Whether the call has returned before it was taken for hung. */
+/* Returns whether the call returns within the hang limit. */
 static bool returns(struct acceptor *acceptor)
 {
 	struct timespec end;
@@ -76,7 +76,7 @@ static bool returns(struct acceptor *acceptor)
 	return !pthread_timedjoin_np(acceptor->thread, NULL, &end);
 }
 
-/* The calling thread runs on the first processor, and nobody else there while it does. */
+/* Lets the calling thread run on the first CPU with a priority that keeps all others from it. */
 static void go_first(void)
 {
 	struct sched_param priority = { .sched_priority = 1 };
@@ -110,7 +110,7 @@ int main(void)
 	cpu_set_t first;
 	pid_t child;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	listener = listen_on(&port);
 	if (pipe(to) || pipe(from))
@@ -118,7 +118,7 @@ int main(void)
 	child = new_child();
 	if (!child) {
 		go_first();
-		/* Twice: when its parent has closed one, and alone. */
+		/* The child closes twice: after its parent has closed a descriptor, and alone. */
 		other = dup(listener);
 		pass(from[1]);
 		await(to[0]);
@@ -132,7 +132,7 @@ int main(void)
 
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
-	/* The thread inherits it, and has to wait for its turn. */
+	/* The thread inherits the CPU, and has to wait until it is free. */
 	if (sched_setaffinity(0, sizeof(first), &first))
 		die("sched_setaffinity");
 	start(&acceptor);
@@ -143,14 +143,14 @@ int main(void)
 	pass(to[1]);
 	await(from[0]);
 	test(returns(&acceptor) && acceptor.result == EINTR,
-	     "a descriptor is closed, and another process closes one before the call goes on: %s",
+	     "a descriptor is closed, and another process closes one before the call continues: %s",
 	     strerror(acceptor.result));
 
 	start(&acceptor);
 	pass(to[1]);
-	test(!wait_for_child(child), "another process closes its last one");
+	test(!wait_for_child(child), "another process closes its last descriptor");
 	fd = connected(own_node(), port);
-	test(returns(&acceptor) && !acceptor.result, "the call has gone on, and accepts: %s",
+	test(returns(&acceptor) && !acceptor.result, "the call has continued, and accepts: %s",
 	     strerror(acceptor.result));
 	close(fd);
 	return finish_tests();

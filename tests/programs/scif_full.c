@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happens when the aperture, through which the peer reaches what is registered, is full.
+ * The behaviour when the aperture, through which the peer reaches registered memory, is full.
  *
  *	scif_full server PORT		reads and writes where it is told, until it is killed
  *	scif_full client NODE PORT	registers there until there is no room, and goes on
  *
- * The client prints TAP. Nobody else must register on its node.
+ * The client prints TAP. No other process may register on its node.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -22,11 +22,11 @@
 
 #define PAGE	4096L
 #define SIZE	(1024 * 1024L)
-/* More than fit. */
+/* More windows than fit into the aperture. */
 #define MOST	4096
 #define ACCESS	(SCIF_PROT_READ | SCIF_PROT_WRITE)
 
-/* What the server is asked for: to write there, read it back, and map it. */
+/* A request to the server: write to the window at the offset, read it back, and map it. */
 struct task {
 	__s64 offset;
 	__s64 len;
@@ -38,7 +38,7 @@ struct outcome {
 	__s64 writing;
 	__s64 reading;
 	__s64 mapping;
-	/* Bytes that were not read as they had been written. */
+	/* Number of bytes that were not read as they had been written. */
 	__s64 wrong;
 };
 
@@ -115,10 +115,11 @@ static void use(int fd, __s64 offset, unsigned char *memory, int value, int mapp
 	test(!outcome.writing && !outcome.reading && !outcome.wrong,
 	     "%s: the peer writes (%lld) and reads (%lld)", what, outcome.writing,
 	     outcome.reading);
-	test(outcome.mapping == mapping, "%s: the peer maps it: %lld", what, outcome.mapping);
+	test(outcome.mapping == mapping, "%s: the peer maps the window: %lld", what,
+	     outcome.mapping);
 	for (i = 0; i < SIZE; i++)
 		wrong += memory[i] != value;
-	test(!wrong, "%s: what was written is there", what);
+	test(!wrong, "%s: the written bytes are there", what);
 }
 
 int main(int argc, char **argv)
@@ -135,7 +136,7 @@ int main(int argc, char **argv)
 	memory = memory_of(SIZE);
 	last = memory_of(SIZE);
 	fd = connected(atoi(argv[2]), atoi(argv[3]));
-	/* The same memory over and over: it is the place that counts. */
+	/* All windows have the same memory, as only their place in the aperture matters. */
 	while (count < MOST && !count_unreached()) {
 		offsets[count] = scif_register(fd, memory, SIZE, 0, ACCESS, 0);
 		if (offsets[count] < 0)
@@ -146,19 +147,20 @@ int main(int argc, char **argv)
 	use(fd, offsets[0], memory, 1, 0, "a window in the aperture");
 	use(fd, offsets[count - 1], memory, 2, EOPNOTSUPP, "a window for which there is no room");
 	offsets[count] = scif_register(fd, last, SIZE, 0, ACCESS, 0);
-	test(offsets[count] >= 0 && count_unreached() == 2, "register: and again");
-	use(fd, offsets[count], last, 3, EOPNOTSUPP, "another one");
+	test(offsets[count] >= 0 && count_unreached() == 2,
+	     "register: a second window without room");
+	use(fd, offsets[count], last, 3, EOPNOTSUPP, "a second window without room");
 	test(!scif_unregister(fd, offsets[1], SIZE), "unregister one");
 	offsets[1] = scif_register(fd, memory, SIZE, 0, ACCESS, 0);
 	test(offsets[1] >= 0 && count_unreached() == 2, "register: there is room for one");
-	use(fd, offsets[1], memory, 4, 0, "this one");
-	/* Others lose nothing by it: they have smaller things. */
+	use(fd, offsets[1], memory, 4, 0, "a window with new room");
+	/* Other connections can go on, as they need less room. */
 	other = connected(atoi(argv[2]), atoi(argv[3]));
 	test(other >= 0, "connect: a ring still fits");
 	close(other);
 	close(fd);
 	fd = connected(atoi(argv[2]), atoi(argv[3]));
 	offsets[0] = scif_register(fd, memory, SIZE, 0, ACCESS, 0);
-	test(offsets[0] >= 0 && !count_unreached(), "register: all is given back by close");
+	test(offsets[0] >= 0 && !count_unreached(), "register: close gives all room back");
 	return finish_tests();
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is not registered, or not any more, is nobody's business: for a peer who goes through all
- * that the bridge lets it reach while this runs (see raid.rs of the emulator).
+ * A peer must not see memory that is not registered, or no longer. While this runs, a peer goes
+ * through all memory that the bridge lets it reach (see raid.rs of the emulator).
  *
  *	scif_hidden server PORT			accepts until it is killed
  *	scif_hidden client NODE PORT ROUNDS	registers and gives up ROUNDS windows; prints TAP
  *	scif_hidden hold NODE PORT		registers a window, and keeps it until it is killed
  *
- * While memory is registered each of its pages begins with a mark that says so. Once unregister,
- * close or the wait for a killed process has returned, it begins with another, of which the peer
- * must see none. Where the peer must not write nothing changes.
+ * While memory is registered, each of its pages begins with a mark that says so. Once unregister,
+ * close or the wait for a killed process has returned, each page begins with another mark, which
+ * the peer must not see. Pages that the peer must not write stay unchanged.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -29,12 +29,12 @@
 #define MARK		16
 #define PAGES		4
 #define SIZE		(PAGES * PAGE)
-/* Regions that are used in turn: all but one are secret. */
+/* Regions that are used in turn. All but one are secret. */
 #define REGIONS		8
-/* Pages that are never registered. */
+/* Number of pages that are never registered. */
 #define OTHERS		256
 
-/* As in raid.rs. */
+/* The same marks as in raid.rs. */
 static const char public_mark[MARK + 1] = "scif: may be see";
 static const char secret_mark[MARK + 1] = "scif: a secret!!";
 
@@ -58,7 +58,7 @@ static void mark_pages(unsigned char *memory, long size, const char *mark)
 		memcpy(memory + at, mark, MARK);
 }
 
-/* Whether it is as mark_pages() has left it. */
+/* Returns whether the memory is as mark_pages() has left it. */
 static bool is_unchanged(const unsigned char *memory, long size, const char *mark)
 {
 	static const unsigned char zeroes[PAGE - MARK];
@@ -89,7 +89,7 @@ static int connect_to_server(void)
 	return fd;
 }
 
-/* A window comes and goes; every 16th with its connection. */
+/* Registers and unregisters a window. Closing the connection releases each 16th window. */
 static void use_window(int *fd, long round)
 {
 	unsigned char *memory = regions[round % REGIONS];
@@ -119,7 +119,7 @@ static void use_window(int *fd, long round)
 	mark_pages(memory, SIZE, secret_mark);
 }
 
-/* A process that is killed with a window; its pages go to whoever wants some. */
+/* Kills a process with a window. The kernel may then give its pages to any process. */
 static void kill_one(void)
 {
 	int ready[2], fd;
@@ -175,8 +175,8 @@ static int client(long rounds)
 		changed_secrets += !is_unchanged(regions[i], SIZE, secret_mark);
 	changed_secrets += !is_unchanged(others, OTHERS * PAGE, secret_mark);
 	printf("# %ld windows, %ld of which the peer has written to\n", rounds, written_to);
-	test(!changed_secrets, "nobody has written to memory that is not registered");
-	test(!changed_read_only, "nobody has written to a window for reading");
+	test(!changed_secrets, "memory that is not registered is unchanged");
+	test(!changed_read_only, "a read-only window is unchanged");
 	close(fd);
 	return finish_tests();
 }
@@ -198,7 +198,7 @@ static int server(void)
 {
 	int listener = listen_on(&port);
 
-	/* Who connects closes, sooner or later: nothing is kept here that would have to end. */
+	/* Clients close sooner or later, so these processes end by themselves. */
 	signal(SIGCHLD, SIG_IGN);
 	printf("listening\n");
 	fflush(stdout);

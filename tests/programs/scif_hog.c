@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keeps all processors from everything but interrupts for a while.
+ * Keeps all CPUs busy for a while, so that they handle only interrupts.
  *
  *	scif_hog MILLISECONDS	says "soon", and begins a little later
  *
- * One thread for each processor, with a real-time priority. To be run as root.
+ * There is one thread for each CPU, with a real-time priority. The program has to run as root.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

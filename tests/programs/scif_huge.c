@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows of huge pages: the other end sees what the process sees, however much of such a page
- * is mapped, and what was pinned is given back.
+ * Windows of huge pages. The other end sees the same data as the process, whatever part of such a
+ * page is mapped, and pinned memory is released.
  *
  *	scif_huge
  *
- * Needs no second node. Prints TAP. To be run by root, with nobody else who pins, where memory
- * is in huge pages if a process asks for them.
+ * Needs no second node. Prints TAP. Requires root, no other process that pins memory, and huge
+ * pages for processes that ask for them.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -30,14 +30,14 @@
 static struct pair pair;
 static unsigned char *seen;
 
-/* Each page has contents of its own. */
+/* Gives each page a content of its own. */
 static void fill(unsigned char *memory, long len, int seed)
 {
 	for (long at = 0; at < len; at += PAGE)
 		memset(memory + at, (at / PAGE * 7 + seed) & 0xff, PAGE);
 }
 
-/* In huge pages, if there are any. */
+/* Maps memory in huge pages, if there are any. */
 static unsigned char *make_memory(void)
 {
 	uintptr_t start = (uintptr_t)mmap(NULL, LENGTH + HUGE, PROT_READ | PROT_WRITE,
@@ -62,21 +62,21 @@ static int copy(unsigned long call, void *memory, long len, __s64 offset)
 	return ioctl(pair.fd[1], call, &argument);
 }
 
-/* Registers memory, and has the other end read it. */
+/* Registers memory, and lets the other end read it. */
 static void check_window(unsigned char *memory, long len, const char *what)
 {
 	long before = pinned_pages();
 	__s64 offset = scif_register(pair.fd[0], memory, len, 0, ACCESS, 0);
 
 	test(offset >= 0, "%s is registered", what);
-	test(own_pinned_pages() == len / PAGE, "%s: it is charged", what);
+	test(own_pinned_pages() == len / PAGE, "%s: the window is charged", what);
 	test(pinned_pages() == before + len / PAGE, "%s: each page is pinned", what);
 	memset(seen, 0, len);
 	test(!copy(SCIF_VREADFROM, seen, len, offset), "%s is read", what);
-	test(!memcmp(seen, memory, len), "%s: the other end sees what the process sees", what);
+	test(!memcmp(seen, memory, len), "%s: the peer sees the bytes of the process", what);
 	fill(seen, len, 5);
 	test(!copy(SCIF_VWRITETO, seen, len, offset), "%s is written", what);
-	test(!memcmp(seen, memory, len), "%s: the process sees what the other end writes", what);
+	test(!memcmp(seen, memory, len), "%s: the process sees the peer's bytes", what);
 	test(!scif_unregister(pair.fd[0], offset, len), "%s is unregistered", what);
 	test(comes_to(pinned_pages, before), "%s: nothing stays pinned", what);
 	test(own_pinned_pages() == 0, "%s: nothing stays charged", what);
@@ -92,7 +92,7 @@ static void replace(unsigned char *page)
 	memset(page, 0xcc, PAGE);
 }
 
-/* What a child has been given is its own: the other end writes to the parent's memory only. */
+/* The memory of a forked child is its own. The other end writes only to the parent's memory. */
 static void check_fork(void)
 {
 	unsigned char *memory = make_memory();
@@ -119,7 +119,7 @@ static void check_fork(void)
 	check_window(memory, LENGTH, "memory that a child shares");
 	close(go[1]);
 	test(waitpid(child, &status, 0) == child && status == 0,
-	     "the child sees nothing of what was written");
+	     "the child does not see the peer's bytes");
 }
 
 int main(void)
@@ -133,11 +133,11 @@ int main(void)
 	test(number_of("/proc/self/smaps_rollup", "AnonHugePages") * 1024 >= LENGTH,
 	     "the memory is in huge pages");
 	check_window(memory, LENGTH, "memory in huge pages");
-	check_window(memory + 5 * PAGE, LENGTH - 8 * PAGE, "a part of it");
-	check_window(memory + HUGE, PAGE, "a page of it");
-	/* The huge page stays, as what is left of it is mapped; its first and last pages, too. */
+	check_window(memory + 5 * PAGE, LENGTH - 8 * PAGE, "a part of memory in huge pages");
+	check_window(memory + HUGE, PAGE, "a page of memory in huge pages");
+	/* The huge page stays, as the rest of it is mapped, its first and last pages among it. */
 	replace(memory + HUGE + 100 * PAGE);
-	check_window(memory, LENGTH, "memory with another page in it");
+	check_window(memory, LENGTH, "memory of huge pages with another page inside");
 	if (mremap(memory + HUGE + 200 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   memory + HUGE + 201 * PAGE) == MAP_FAILED)
 		die("mremap");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks while processes of the lowest priority ask and copy, too, which have next to nothing of the
- * processors.
+ * Sends requests while processes of the lowest priority send requests and copy, too, and get hardly
+ * any CPU time.
  *
  *	scif_idle
  *
- * One process for each processor computes all the time. How long the slowest question took is
- * measured, first without those of the lowest priority, and then with them: whoever has what
- * others wait for must not lose the processor with it. On this node alone. Prints both in
- * milliseconds, and ends with an error if the second is much longer.
+ * One process for each CPU computes all the time. The program measures the slowest request, first
+ * without the processes of the lowest priority, and then with them. A process that holds what
+ * others wait for must not lose the CPU. Uses this node alone. Prints both times in milliseconds,
+ * and ends with an error if the second is much longer.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -106,7 +106,7 @@ static void change_windows(void)
 	}
 }
 
-/* At an end at which windows come and go meanwhile: the control work hears of them. */
+/* Copies at an end whose windows come and go meanwhile, which involves the control work. */
 static void copy_idly(void)
 {
 	struct pair pair = make_pair();
@@ -150,7 +150,7 @@ int main(void)
 		child(ask_idly);
 		child(copy_idly);
 	}
-	/* Until they have made their connections they are as all others. */
+	/* The processes have the normal priority until they have made their connections. */
 	sleep(1);
 	beside = slowest(pair.fd[0]);
 	printf("alone %.1f, beside %.1f ms\n", alone, beside);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has each allocation, and each copy from and to user space, that a call of the interface makes
- * fail once: the first, then the second, and so on until the call makes fewer.
+ * Lets each allocation, and each copy from and to user space, that a call of the interface makes
+ * fail once. The first run fails the first one, the next run the second, and so on until the call
+ * makes fewer.
  *
  *	scif_inject serve PORT			the peer
  *	scif_inject WHO NODE PORT [SCENARIO]	has calls fail towards a peer
  *
- * WHO is "caller": what fails is what the calling thread does, or "workers": what threads of the
- * kernel do on this node, or "peers": what they do on the peer's. Which allocations count at all
- * is set in debugfs before.
+ * WHO is "caller" for failures in the calling thread, "workers" for failures in kernel threads on
+ * this node, or "peers" for failures in kernel threads on the peer. The caller of this program sets
+ * in debugfs which allocations count at all.
  *
- * Each time the call says success, or why it failed. In both cases nothing is left of it when
- * its descriptors are closed: counters, pinned pages, descriptors. After an error the same call
- * works when nothing fails any more; after EFAULT, with which a part may have been done, from
- * the beginning.
+ * Each time the call returns success or the reason of its failure. In both cases no resources
+ * remain when its descriptors are closed: counters, pinned pages, descriptors. After an error the
+ * same call succeeds without failures. After EFAULT a part may have been done, so the scenario
+ * starts from the beginning.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,19 +39,19 @@
 
 #define WINDOW		0x10000000L
 #define WINDOW_SIZE	(256L << 10)
-/* More than a ring has room for. */
+/* Length of a stream that is longer than a ring. */
 #define STREAM		(3L << 20)
-/* Where signals are stored, at the end of windows; transfers go before it. */
+/* Offset of signals, at the end of windows. Transfers use the bytes before it. */
 #define SIGNAL_AT	(WINDOW_SIZE - 8)
 #define LARGE		(WINDOW_SIZE - 4096)
 #define NAME_CLASS	(SCIF_NAME_CLASS_USER + 1)
 #define NAME		4711
-/* More points at which a call may fail are a mistake of this program. */
+/* If a call has more points of failure, this program is wrong. */
 #define MOST_POINTS	5000
-/* Seconds of one run, before it is taken for hung. */
+/* Seconds after which a run counts as hung. */
 #define RUN_LIMIT	200
 
-/* What a client asks of the peer over its connection. */
+/* Requests of a client to the peer, sent over its connection. */
 enum { TAKE, GIVE, CONNECT_BACK, ARM, DISARM };
 
 struct command {
@@ -85,11 +86,11 @@ static bool move_all(enum way way, int fd, void *data, long len)
 struct client {
 	int fd;
 	__u16 node;
-	/* Connected back to it; -1 if not. */
+	/* The endpoint that was connected back to the client, or -1. */
 	int back;
 };
 
-/* Returns the error. */
+/* Connects back to the client. Returns the error. */
 static __s32 connect_back(struct client *client, __u16 port)
 {
 	client->back = scif_open();
@@ -159,7 +160,7 @@ static void serve(__u16 port)
 	fflush(stdout);
 	for (;;) {
 		fd = scif_accept(listener, &from, SCIF_ACCEPT_SYNC);
-		/* Its own node's memory may be what is short. */
+		/* Memory may be short on this node itself. */
 		if (fd < 0 && errno == ENOMEM)
 			continue;
 		if (fd < 0)
@@ -172,37 +173,40 @@ static void serve(__u16 port)
 	}
 }
 
-/* --- What a scenario has --- */
+/* --- State of a scenario --- */
 
 static __u16 peer_node, peer_port;
-/* Memory of the peer's can be mapped, as it can't in bounce mode. */
+/* Whether the peer's memory can be mapped, which is not so in bounce mode. */
 static bool has_maps;
 
 static struct state {
-	/* Served by the peer. */
+	/* Endpoint that is connected to the peer. */
 	int fd;
-	/* A further endpoint, or whatever else a call has made. */
+	/* Another endpoint, or another descriptor that a call has made. */
 	int other;
 	__u16 port;
 	__u64 handle;
 	__s32 mark;
 	char *memory, *map;
-	/* Bytes of a stream that were moved. */
+	/* Bytes of the stream that were moved. */
 	long done;
 } now_has;
 
 struct scenario {
 	const char *name;
-	/* Returns 0, or -1 with errno. */
+	/* Makes the call. Returns 0, or -1 with errno. */
 	int (*act)(const struct scenario *scenario);
 	void (*prepare)(void);
-	/* Of what was done, without failures. */
+	/* Checks the effect of the call, without failures. */
 	void (*verify)(const struct scenario *scenario);
-	/* For transfers. */
+	/* Call and flags of transfers. */
 	unsigned long call;
 	int flags;
 	long from, len;
-	/* For calls that have failed, but what they were about is over: from the beginning then. */
+	/*
+	 * For calls whose state is gone after a failure: the scenario then starts from the
+	 * beginning.
+	 */
 	bool (*is_over)(void);
 };
 
@@ -330,7 +334,7 @@ static void verify_connected(const struct scenario *scenario)
 	expect(ready == 1);
 }
 
-/* Somebody waits for accept. */
+/* Another endpoint waits in a connect. */
 static void begin_asked(void)
 {
 	begin_connected();
@@ -365,7 +369,7 @@ static int act_accept(const struct scenario *scenario)
 	return 0;
 }
 
-/* Whoever asked is told, unless it still waits. */
+/* The connector gets a refusal, unless it still waits. */
 static bool is_refused(void)
 {
 	if (now_has.handle || events(now_has.other, POLLIN, 0))
@@ -379,7 +383,7 @@ static void verify_accepted(const struct scenario *scenario)
 	expect_value(answer_of_peer(), 0);
 }
 
-/* Closing never fails, whatever the endpoint was. */
+/* Closing never fails, whatever the state of the endpoint. */
 static int act_close(const struct scenario *scenario)
 {
 	int fd = now_has.other;
@@ -397,8 +401,8 @@ static int act_close_connected(const struct scenario *scenario)
 }
 
 /*
- * With windows and a map, transfers under way, a signal that waits for them, and bytes that nobody
- * has received.
+ * The endpoint has windows and a map, transfers in flight, a signal that waits for them, and bytes
+ * that were not received.
  */
 static void begin_busy(void)
 {
@@ -437,7 +441,7 @@ static void begin_sending(void)
 	tell_peer(TAKE, STREAM);
 }
 
-/* Goes on with a stream until this much of it is done. */
+/* Continues a stream until `len` bytes of it are done. */
 static int move_stream(enum way way, long len)
 {
 	long piece;
@@ -472,7 +476,7 @@ static int act_send_all(const struct scenario *scenario)
 	return 0;
 }
 
-/* The rest, then the peer answers again. */
+/* Sends the rest, and waits for the peer's answer. */
 static void verify_sent(const struct scenario *scenario)
 {
 	memset(now_has.memory, 0, WINDOW_SIZE);
@@ -564,7 +568,7 @@ static bool is_write(const struct scenario *scenario)
 	return scenario->call == SCIF_WRITETO || scenario->call == SCIF_VWRITETO;
 }
 
-/* The memory of the other side, by the way that has least to fail. */
+/* Copies the memory of the other side, in the way with the fewest points of failure. */
 static void copy_peers(unsigned long call, void *memory)
 {
 	struct scifioctl_copy copy = {
@@ -607,7 +611,7 @@ static int act_transfer(const struct scenario *scenario)
 	return scif_fence_wait(now_has.fd, now_has.mark);
 }
 
-/* What was to be moved has been, and nothing else. */
+/* Checks that exactly the requested bytes were copied. */
 static void verify_transfer(const struct scenario *scenario)
 {
 	char *found = memory_of(WINDOW_SIZE), first, other;
@@ -656,7 +660,7 @@ static int act_signal(const struct scenario *scenario)
 
 	if (ioctl(now_has.fd, SCIF_FENCE_SIGNAL, &argument) < 0)
 		return -1;
-	/* Of a transfer that has failed there is no signal. */
+	/* A failed transfer stores no signal, so this waits for a mark. */
 	if (scif_fence_mark(now_has.fd, SCIF_FENCE_INIT_SELF, &now_has.mark) < 0)
 		return -1;
 	return scif_fence_wait(now_has.fd, now_has.mark);
@@ -802,13 +806,13 @@ static int act_address(const struct scenario *scenario)
 		.size = sizeof(argument), .offset = WINDOW, .len = 4096,
 	};
 
-	/* Where no device reaches it that is all right. */
+	/* EOPNOTSUPP is right if no device reaches the memory. */
 	if (ioctl(now_has.fd, SCIF_REMOTE_ADDRESS, &argument) && errno != EOPNOTSUPP)
 		return -1;
 	return 0;
 }
 
-/* --- All of them --- */
+/* --- All scenarios --- */
 
 #define BOTH	(SCIF_SIGNAL_LOCAL | SCIF_SIGNAL_REMOTE)
 #define TRANSFER(NAME, CALL, FLAGS, FROM, LEN) \
@@ -897,19 +901,19 @@ static const struct scenario scenarios[] = {
 
 /* --- Runs --- */
 
-enum who { CALLER, WORKERS, PEERS };
+enum side { CALLER, WORKERS, PEERS };
 
-static enum who who;
+static enum side failing;
 static long n;
 
-/* A connection by which the peer is told what fails at its node. */
+/* The connection over which the peer learns which allocation has to fail on its node. */
 static struct state control;
 
 static void begin_failures(void)
 {
 	struct state mine = now_has;
 
-	switch (who) {
+	switch (failing) {
 	case CALLER:
 		return fail_own_nth(n);
 	case WORKERS:
@@ -927,7 +931,7 @@ static bool end_failures(void)
 	struct state mine = now_has;
 	bool failed;
 
-	switch (who) {
+	switch (failing) {
 	case CALLER:
 		return has_own_failed();
 	case WORKERS:
@@ -942,18 +946,21 @@ static bool end_failures(void)
 	return failed;
 }
 
-/* A ring of the peer's for which it had no memory stays small. */
+/* A ring for which the peer had no memory stays small for ever. */
 static bool is_for_ever(int error)
 {
-	return who != CALLER && error == EMSGSIZE;
+	return failing != CALLER && error == EMSGSIZE;
 }
 
-/* What an error may be: no memory, or an address; elsewhere, what comes of that to others. */
+/*
+ * Returns whether this error is allowed: no memory or a bad address. For failures elsewhere, their
+ * effects on others are allowed as well.
+ */
 static bool is_clean(int error)
 {
 	if (error == ENOMEM)
 		return true;
-	if (who == CALLER)
+	if (failing == CALLER)
 		return error == EFAULT;
 	return error == EIO || error == ECONNREFUSED || is_for_ever(error);
 }
@@ -982,16 +989,16 @@ static void do_once(const struct scenario *scenario, bool *failed, int *error)
 	*failed = end_failures();
 }
 
-/* Returns whether something has failed. */
+/* Runs a scenario with a failure. Returns whether a point has failed. */
 static bool run_with_failure(const struct scenario *scenario, int *error)
 {
 	bool failed, again;
 
 	do_once(scenario, &failed, error);
 	if (*error && !failed)
-		fail("at point %ld it fails by itself: %s", n, strerror(*error));
+		fail("at point %ld the scenario fails by itself: %s", n, strerror(*error));
 	if (*error && !is_clean(*error))
-		fail("it is told %s when point %ld fails", strerror(*error), n);
+		fail("the program gets %s when point %ld fails", strerror(*error), n);
 	again = *error == EFAULT || is_for_ever(*error) ||
 		(*error && scenario->is_over && scenario->is_over());
 	if (again) {
@@ -1013,38 +1020,38 @@ static bool run_with_failure(const struct scenario *scenario, int *error)
 
 static void on_alarm(int number)
 {
-	fail("it hangs when point %ld fails", n);
+	fail("the scenario hangs when point %ld fails", n);
 }
 
-/* Ends the process if it is not as it should be. */
+/* Runs a scenario, and ends the process if its state is wrong afterwards. */
 static void run(const struct scenario *scenario)
 {
 	int descriptor, error, errors = 0, masked = 0;
 	bool failed = true;
 	long idle;
 
-	if (who == PEERS) {
+	if (failing == PEERS) {
 		begin_connected();
 		control = now_has;
 		now_has = (struct state){ .fd = -1, .other = -1 };
 	}
-	/* Files that stay open. */
+	/* Opens files that stay open, so that the idle counts include them. */
 	fail_own_nth(0);
 	idle = held();
 	descriptor = next_descriptor();
 	for (n = 1; failed; n++) {
 		alarm(RUN_LIMIT);
 		if (n > MOST_POINTS)
-			fail("it does not end");
+			fail("the scenario has too many points");
 		failed = run_with_failure(scenario, &error);
 		errors += error != 0;
 		masked += failed && !error;
 		if (!comes_to(held, idle))
-			fail("something is left when point %ld has failed", n);
+			fail("objects are left when point %ld has failed", n);
 		if (next_descriptor() != descriptor)
 			fail("a descriptor is left when point %ld has failed", n);
 	}
-	printf("# %ld points: %d errors, %d that nobody noticed\n", n - 2, errors, masked);
+	printf("# %ld points: %d errors, %d without an error\n", n - 2, errors, masked);
 	fflush(stdout);
 }
 
@@ -1064,7 +1071,9 @@ static void run_all(const char *wanted)
 			continue;
 		if (!has_maps && (scenario->act == act_map || scenario->prepare == begin_mapped))
 			continue;
-		/* One that goes wrong is over, and the next begins anew. */
+		/*
+		 * A scenario that has gone wrong is over, and the next one begins in a new process.
+		 */
 		child = new_child();
 		if (!child) {
 			run(scenario);
@@ -1081,8 +1090,8 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "serve"))
 		serve(atoi(argv[2]));
-	for (who = CALLER; argc >= 4 && who <= PEERS; who++) {
-		if (strcmp(argv[1], names[who]))
+	for (failing = CALLER; argc >= 4 && failing <= PEERS; failing++) {
+		if (strcmp(argv[1], names[failing]))
 			continue;
 		peer_node = atoi(argv[2]);
 		peer_port = atoi(argv[3]);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks a peer that does not answer, over and over, and is interrupted each time.
+ * Sends requests to a peer that does not answer, over and over, and is interrupted each time.
  *
  *	scif_interrupted peer PORT	what to ask
  *	scif_interrupted ask NODE PORT	asks, once it has read a line
  *
- * There are more questions than the peer's ring has room for: whoever waits for that is
- * interrupted as whoever waits for an answer, and who must not wait does not. The latter prints
- * "connected" at first, "done" when all has come back in time, and ends with a question that is
- * answered when it has read another line.
+ * There are more requests than the peer's ring has room for. A caller that waits for room is
+ * interrupted like one that waits for an answer, and a caller that must not wait does not. The
+ * latter program prints "connected" at first, and "done" when all calls have returned in time. Once
+ * it has read another line, it sends a last request, which is answered.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "ends.h"
 #include "hang_limits.h"
 
-/* More than any ring has slots. */
+/* More requests than any ring has slots. */
 #define QUESTIONS	600
 
 static void be_the_peer(__u16 port)
@@ -34,7 +34,7 @@ static void be_the_peer(__u16 port)
 	printf("listening\n");
 	fflush(stdout);
 	for (;;)
-		/* Kept open until this process ends. */
+		/* The endpoint stays open until this process ends. */
 		accept_from(fd);
 }
 
@@ -48,7 +48,7 @@ static void interrupt_each(long microseconds)
 		.it_interval.tv_usec = microseconds,
 		.it_value.tv_usec = microseconds,
 	};
-	/* No SA_RESTART. */
+	/* SA_RESTART is not set, so that calls are interrupted. */
 	struct sigaction action = { .sa_handler = on_alarm };
 
 	if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &timer, NULL))
@@ -71,7 +71,7 @@ static void ask(__u16 node, __u16 port)
 	time_t end;
 	__s32 mark;
 
-	/* What is to be asked behind transfers. */
+	/* Makes a mark for requests that are deferred behind transfers. */
 	if (scif_fence_mark(fd, SCIF_FENCE_INIT_PEER, &mark))
 		die("SCIF_FENCE_MARK");
 	printf("connected\n");
@@ -87,7 +87,7 @@ static void ask(__u16 node, __u16 port)
 		expect(time(NULL) <= end);
 	}
 	interrupt_each(0);
-	/* What must not wait. */
+	/* This endpoint must not wait. */
 	late = scif_open();
 	if (fcntl(late, F_SETFL, O_NONBLOCK))
 		die("fcntl");

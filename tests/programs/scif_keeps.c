@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keeps an end of a connection, whatever becomes of the other one, until it is killed.
+ * Keeps an end of a connection open until it is killed, whatever happens to the other end.
  *
  *	scif_keeps server PORT
  *	scif_keeps client NODE PORT

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Starts another kernel in the place of the one that runs, at once, as "kexec -f" does: nothing is
- * unmounted, and no process is asked to end.
+ * Starts another kernel in the place of the running one, at once, as "kexec -f" does: unmounts
+ * nothing, and asks no process to end.
  *
  *	scif_kexec KERNEL INITRAMFS [WORD...]
  *
- * Its command line is that of the running kernel, with these words behind it. It says "loaded", and
- * waits for the end of its input before it starts it.
+ * The next kernel's command line is that of the running kernel, followed by these words. The
+ * program prints "loaded", and waits for the end of its input before it starts the kernel.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "die.h"
 
-/* As long as a command line may be on x86. */
+/* Largest length of a command line on x86. */
 #define MOST	2048
 
 static int open_file(const char *path)

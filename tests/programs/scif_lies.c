@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Makes a liar of a program: what that says by SCIF is changed now and then, so it speaks each
- * protocol as well as the program does, and then does not. The program itself believes that all of
- * it was said.
+ * Makes a liar of a program: changes the arguments of its SCIF calls now and then. So the liar
+ * speaks each protocol as well as the program does, and then does not. The program itself believes
+ * that all calls were made as it asked.
  *
  *	scif_lies run SEED COUNTS COMMAND [ARGUMENT...]
  *	scif_lies show COUNTS		how many lies of each kind, a line for each
  *
- * COUNTS is a file, which several liars may have in common. Of the lies of one run one in so many
- * calls is one; how many is up to the seed.
+ * COUNTS is a file, which several liars may share. One of several calls of a run is a lie. The seed
+ * decides of how many.
  *
- * A debugger of the program does that, as not all programs call the C library.
+ * The liar works as a debugger of the program, as not all programs call the C library.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,7 +38,7 @@
 #define REMEMBERED	32
 #define LONGEST		4096
 #define THREADS		256
-/* The instruction of a system call. */
+/* Length of the instruction of a system call. */
 #define INSTRUCTION	2
 
 enum kind { MESSAGE, OLD, SILENCE, AGAIN, LATE, COPY, WINDOW, NAME, KINDS };
@@ -47,7 +47,7 @@ static const char *const names[KINDS] = {
 	"message", "old", "silence", "again", "late", "copy", "window", "name",
 };
 
-/* A thread that is in a call, and what is to be done when it returns; NULL if it is not. */
+/* A thread in a system call, and the action for its return, or NULL if there is none. */
 struct thread {
 	pid_t id;
 	void (*returns)(pid_t id, struct user_regs_struct *registers);
@@ -85,7 +85,7 @@ static __u64 any(void)
 	return ((__u64)rand() << 40) ^ ((__u64)rand() << 20) ^ rand();
 }
 
-/* A near one, one at an edge, or any. */
+/* Returns a number near this one, one at an edge, or any. */
 static __u64 other(__u64 number)
 {
 	switch (rand() % 9) {
@@ -124,7 +124,7 @@ static void put(pid_t id, __u64 to, const void *from, size_t len)
 	process_vm_writev(id, &local, 1, &remote, 1, 0);
 }
 
-/* Changes a number of so many bytes of the thread's memory. */
+/* Changes a number of `len` bytes in the thread's memory. */
 static void change(pid_t id, __u64 at, size_t len)
 {
 	__u64 number = 0;
@@ -135,7 +135,7 @@ static void change(pid_t id, __u64 at, size_t len)
 	put(id, at, &number, len);
 }
 
-/* The call says that it has done what it has not even tried. */
+/* Lets a call return success, though it was not made. */
 static void not_done(pid_t id, struct user_regs_struct *registers)
 {
 	registers->rax = 0;
@@ -149,7 +149,7 @@ static void once_more(pid_t id, struct user_regs_struct *registers)
 	ptrace(PTRACE_SETREGS, id, NULL, registers);
 }
 
-/* The program says of its window that it is where it is not. */
+/* Lets the program announce a false offset of its window. */
 static void elsewhere(pid_t id, struct user_regs_struct *registers)
 {
 	if (!registers->rax)
@@ -172,7 +172,10 @@ static void sends(struct thread *thread, struct user_regs_struct *registers)
 	index = said++ % REMEMBERED;
 	remembered_len[index] = get(thread->id, message.msg, remembered[index], len) ? len : 0;
 	if (lies(MESSAGE)) {
-		/* The heads of messages are more telling than what comes behind. */
+		/*
+		 * Prefers the heads of messages, as lies there have more effect than in the data
+		 * behind.
+		 */
 		int most = rand() % 2 && len > 32 ? 32 : len;
 		int size = most >= 8 && rand() % 2 ? 8 : most >= 4 ? 4 : 1;
 
@@ -253,7 +256,7 @@ static struct thread *thread_of(pid_t id)
 	return free;
 }
 
-/* Enters a call, or returns from it. */
+/* Handles the entry to a system call, or the return from it. */
 static void stops_at_call(pid_t id)
 {
 	struct thread *thread = thread_of(id);
@@ -269,7 +272,7 @@ static void stops_at_call(pid_t id)
 	}
 }
 
-/* Goes on until the program ends; returns its status. */
+/* Follows the program to its end. Returns its status. */
 static int follow(pid_t program)
 {
 	int status, sig;
@@ -339,7 +342,7 @@ int main(int count, char **arguments)
 	}
 	if (count > 4 && !strcmp(arguments[1], "run")) {
 		srand(atoi(arguments[2]));
-		/* Some say much that is true before. */
+		/* Some liars tell much truth before the first lie. */
 		rarity = 2 << rand() % 6;
 		counts = open_counts(arguments[3]);
 		return run(arguments + 4);

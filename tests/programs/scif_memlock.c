@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * RLIMIT_MEMLOCK holds for a user, not only for a process: what a process has registered stays
- * charged for as long as somebody has the descriptor, whoever that is, and not a moment longer.
+ * RLIMIT_MEMLOCK holds for a user, not only for a process. Registered memory stays charged exactly
+ * as long as any process has the descriptor.
  *
  *	scif_memlock
  *
- * Needs no second node. Prints TAP. To be run by root, with a device that everybody may open;
- * the users that it becomes must not have anything pinned.
+ * Needs no second node. Prints TAP. The program has to run as root, with a device that everybody
+ * may open. The users that it becomes must not have pinned memory.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,12 +30,12 @@
 #include "numbers.h"
 
 #define PAGE		4096L
-/* In pages: what the users may lock, and what one process of a chain registers. */
+/* Pages: the limit of the users, and the part that one process of a chain registers. */
 #define LIMIT		64
 #define PIECE		48
-/* More than may be locked, for who may. */
+/* More pages than the limit, for users who may exceed it. */
 #define MUCH		256
-/* Processes of a chain. */
+/* Number of processes of a chain. */
 #define LINKS		40
 
 #define USER		65534
@@ -45,7 +45,7 @@
 
 static unsigned char *memory;
 
-/* A limited user, with no capability but one, if any. */
+/* Becomes a limited user, with at most one capability. */
 static void become(uid_t user, int capability)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -61,12 +61,12 @@ static void become(uid_t user, int capability)
 		if (syscall(SYS_capset, &header, data))
 			die("capset");
 	}
-	/* It was forgotten with the old user. */
+	/* The kernel has cleared this setting with the change of user. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		die("prctl");
 }
 
-/* A pair without its listener. */
+/* Makes a pair without its listener. */
 static void make_ends(int fd[2])
 {
 	struct pair pair = make_pair();
@@ -75,7 +75,7 @@ static void make_ends(int fd[2])
 	close(pair.listener);
 }
 
-/* 0, or the error. */
+/* Registers pages. Returns 0, or the error. */
 static int lock(int fd, long pages)
 {
 	return scif_register(fd, memory, pages * PAGE, 0, ACCESS, 0) < 0 ? errno : 0;
@@ -100,7 +100,7 @@ static void say(int fd, char byte)
 		die("the other process has ended");
 }
 
-/* The byte; -1 if the other process has ended. */
+/* Returns the next byte, or -1 if the other process has ended. */
 static int hear(int fd)
 {
 	unsigned char byte;
@@ -147,9 +147,12 @@ static void take(int socket, int fd[2])
 	memcpy(fd, CMSG_DATA(&rights.header), 2 * sizeof(int));
 }
 
-/* --- Processes that look at what they may have --- */
+/* --- Processes that check their limit --- */
 
-/* Exits with 0, or with the error of registering as many pages. */
+/*
+ * Checks the result of registering this many pages in a new process, which exits with 0 or the
+ * error.
+ */
 static bool may_lock(uid_t user, long pages, int expected)
 {
 	pid_t child = new_child();
@@ -168,7 +171,7 @@ static bool may_lock(uid_t user, long pages, int expected)
 	return false;
 }
 
-/* A fresh process may have exactly the limit, again and again. */
+/* Checks that a new process may register exactly the limit, again and again. */
 static bool has_all(uid_t user)
 {
 	pid_t child = new_child();
@@ -189,17 +192,17 @@ static bool has_all(uid_t user)
 	_exit(!ok);
 }
 
-/* While the descriptors of a chain are held. */
+/* Checks the limit while another process holds the descriptors of a chain. */
 static void test_held(const char *how)
 {
 	test(may_lock(USER, PIECE, EAGAIN) && may_lock(USER, LIMIT - PIECE, 0),
-	     "%s: what is left of the user's limit can be locked, and no more", how);
+	     "%s: exactly the rest of the user's limit can be locked", how);
 	test(may_lock(OTHER_USER, LIMIT, 0), "%s: another user has a limit of their own", how);
 }
 
 /* --- Chains --- */
 
-/* Each link was told 0 or an error: the first one has its pages, no other one has. */
+/* Checks the results of the links: the first link has its pages, and no other link has. */
 static void test_links(const char *how, const int *result)
 {
 	int i, locked = 0, refused = 0;
@@ -213,7 +216,7 @@ static void test_links(const char *how, const int *result)
 	     locked, PIECE * PAGE / 1024, refused);
 }
 
-/* Descriptors come back as messages; the processes end. */
+/* Passes descriptors back as messages, while the processes end. */
 static void test_messages(void)
 {
 	int sockets[2], held[LINKS][2], result[LINKS], fd[2], i;
@@ -241,17 +244,17 @@ static void test_messages(void)
 	}
 	close(sockets[0]);
 	close(sockets[1]);
-	test(has_all(USER), "SCM_RIGHTS: all is given back");
+	test(has_all(USER), "SCM_RIGHTS: the whole charge is given back");
 }
 
-/* The last link has all descriptors, until it is told to end. */
+/* Runs as the last link, which has all descriptors until it is told to end. */
 static void end_of_chain(int from)
 {
 	hear(from);
 	_exit(0);
 }
 
-/* Each link is a child of the one before, which ends. */
+/* Makes a chain in which each link is a child of the one before, which ends. */
 static void fork_links(int to, int from)
 {
 	int fd[2], i;
@@ -269,7 +272,7 @@ static void fork_links(int to, int from)
 	end_of_chain(from);
 }
 
-/* Each link is the same process with another program. */
+/* Makes a chain in which each link is the same process with another program. */
 static void execute_link(int number, int to, int from)
 {
 	char argument[3][12];
@@ -299,7 +302,7 @@ static void test_chain(const char *how, void (*links)(int to, int from))
 	int to[2], from[2], result[LINKS], i;
 	pid_t child;
 
-	/* Not closed on exec. */
+	/* These descriptors stay open on exec. */
 	if (pipe(to) || pipe(from))
 		die("pipe");
 	child = new_child();
@@ -317,15 +320,15 @@ static void test_chain(const char *how, void (*links)(int to, int from))
 	test_held(how);
 	close(to[1]);
 	close(from[0]);
-	/* Links without a parent are ours. */
+	/* This process inherits links whose parent has ended. */
 	while (wait(NULL) > 0)
 		;
-	test(has_all(USER), "%s: all is given back", how);
+	test(has_all(USER), "%s: the whole charge is given back", how);
 }
 
-/* --- What else there is --- */
+/* --- Other rules --- */
 
-/* VmPin is that of who has registered, also when others close. */
+/* VmPin counts for the process that has registered, also if another process closes. */
 static void test_last_close(void)
 {
 	int sockets[2], fd[2];
@@ -363,7 +366,7 @@ static void test_last_close(void)
 	close(sockets[0]);
 }
 
-/* What failed is not charged. */
+/* Failed registrations are not charged. */
 static void test_errors(void)
 {
 	unsigned char *half;
@@ -390,10 +393,10 @@ static void test_errors(void)
 		_exit(!charged(1) || lock(fd[0], LIMIT - 1) || lock(fd[0], 1) != EAGAIN);
 	}
 	test(!wait_for_child(child) && has_all(USER),
-	     "what could not be registered is not charged");
+	     "a failed register is not charged");
 }
 
-/* It is the user of that time who is charged. */
+/* Memory is charged to the user who was current when it was registered. */
 static void test_other_user(void)
 {
 	int sockets[2], fd[2];
@@ -418,11 +421,11 @@ static void test_other_user(void)
 	close(sockets[1]);
 	ok = hear(sockets[0]) >= 0 && may_lock(USER, PIECE, EAGAIN) &&
 	     may_lock(OTHER_USER, LIMIT, 0);
-	test(ok, "who becomes another user does not take the charge along");
-	/* It goes on, if it has come so far. */
+	test(ok, "a process that becomes another user does not take the charge along");
+	/* The child continues, if it has come this far. */
 	close(sockets[0]);
 	ok = !wait_for_child(child) && has_all(USER) && has_all(OTHER_USER);
-	test(ok, "and it is given back to who had it");
+	test(ok, "the charge is given back to the former user");
 }
 
 static void test_privileged(void)
@@ -445,12 +448,12 @@ static void test_privileged(void)
 		_exit(lock(fd[0], MUCH) || !charged(MUCH));
 	}
 	test(!wait_for_child(child), "a process with CAP_IPC_LOCK is not limited");
-	test(has_all(USER), "and leaves nothing charged");
+	test(has_all(USER), "a process with CAP_IPC_LOCK leaves nothing charged");
 }
 
 int main(int argc, char **argv)
 {
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	memory = mmap(NULL, MUCH * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		      0);

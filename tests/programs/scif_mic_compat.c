@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of the MIC library, as far as the kernel sees it: /dev/mic/scif, and
- * numbers that carry the size of a pointer instead of the structure's.
+ * A program of the MIC library, as the kernel sees it: /dev/mic/scif, and ioctl numbers that carry
+ * the size of a pointer instead of that of the structure.
  *
  *	scif_mic_compat server PORT		serves one client
  *	scif_mic_compat client NODE PORT	tests against a server
  *	scif_mic_compat loopback PORT		both, on this node
  *	scif_mic_compat unknown DEVICE		tests that the device does not know the numbers
  *
- * All but the server print TAP. The structures are the same as today, but for that of
- * GET_NODEIDS; those numbers that were the same then come from today's header.
+ * All but the server print TAP. The structures are those of today, except that of GET_NODEIDS.
+ * Numbers that have not changed come from today's header.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #include "hang_limits.h"
 #include "signals.h"
 
-/* Of eight bytes, in a 32-bit program, too. */
+/* The size in these numbers is eight bytes, in a 32-bit program, too. */
 #define MIC(nr)			_IOWR('s', nr, __u64)
 #define MIC_ACCEPTREQ		MIC(4)
 #define MIC_SEND		MIC(6)
@@ -53,7 +53,7 @@ struct mic_node_ids {
 #define SIZE			(64 * 4096)
 #define WORD			(SIZE - 4096)
 
-/* All of the length or nothing. */
+/* Moves all bytes, or fails. */
 static int message(int fd, unsigned long call, const void *data, int len)
 {
 	return scif_message(fd, call, data, len, SCIF_SEND_BLOCK) == len ? 0 : -1;
@@ -77,7 +77,7 @@ static unsigned char *make_window(int fd)
 
 /* --- Server --- */
 
-/* Has a window, and sends back what it is sent until the client closes. */
+/* Runs a server that has a window, and sends back all data until the client closes. */
 static void run_server(int listener)
 {
 	int fd = accept_from(listener);
@@ -99,13 +99,13 @@ static int node_ids(int fd, __u16 *nodes, int len, __u16 *self)
 		.nodes = (uintptr_t)nodes, .len = len, .self = (uintptr_t)self,
 	};
 
-	/* Both ways in which a library may have looked for the number. */
+	/* A library may have read the number from the result or from the argument. */
 	if (ioctl(fd, MIC_GET_NODEIDS, &argument) != argument.len)
 		return -1;
 	return argument.len;
 }
 
-/* A copy of all but the page at the end, between places that the calls take. */
+/* Copies all but the last page, between addresses that the call takes. */
 static int copy(int fd, unsigned long call, void *memory)
 {
 	struct scifioctl_copy argument = {
@@ -149,13 +149,13 @@ static void test_transfers(int fd)
 	     "fence_mark");
 	test(!ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark[0]), "fence_wait");
 	test(!ioctl(fd, MIC_FENCE_SIGNAL, &signal) &&
-	     comes((__u64 *)(area + WORD), signal.lval), "fence_signal here");
+	     comes((__u64 *)(area + WORD), signal.lval), "fence_signal to the own window");
 	while (!ioctl(fd, MIC_READFROM, &word) && memcmp(area, &signal.rval, 8) &&
 	       time(NULL) <= end)
 		usleep(1000);
-	test(!memcmp(area, &signal.rval, 8), "fence_signal there");
+	test(!memcmp(area, &signal.rval, 8), "fence_signal to the peer's window");
 	test(!ioctl(fd, MIC_UNREG, &range), "unregister");
-	test_errno(ioctl(fd, MIC_UNREG, &range), ENXIO, "unregister again");
+	test_errno(ioctl(fd, MIC_UNREG, &range), ENXIO, "unregister twice");
 	free(other);
 }
 
@@ -174,7 +174,7 @@ static void run_client(__u16 node, __u16 port)
 		found |= nodes[i] == node;
 	test(found && self == own_node(), "nodes");
 	test(node_ids(fd, NULL, 0, &self) == count, "nodes, counted without an array");
-	test_errno(node_ids(fd, nodes, 64, NULL), EFAULT, "nodes, nowhere to put the own one");
+	test_errno(node_ids(fd, nodes, 64, NULL), EFAULT, "nodes, NULL for the own id");
 	test(ioctl(fd, SCIF_GET_NODEIDS, &newer) == count && newer_self == self,
 	     "nodes, by the newer number");
 
@@ -185,7 +185,7 @@ static void run_client(__u16 node, __u16 port)
 	close(fd);
 }
 
-/* --- Neither --- */
+/* --- Neither server nor client --- */
 
 static void test_unknown(const char *device)
 {
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 	pid_t server;
 	__u16 port;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	scif_device = "/dev/mic/scif";
 	scif_acceptreq = MIC_ACCEPTREQ;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A server for the disk sample (samples/scif/kernel/scif_blk.c) that has memory,
- * and leaves all messages without an answer.
+ * A server for the disk sample (samples/scif/kernel/scif_blk.c) that provides memory, and does not
+ * answer any message.
  *
  *	scif_mute_disk PORT
  */
@@ -44,6 +44,6 @@ int main(int argc, char **argv)
 		hello.offset = htole64(offset);
 		if (offset < 0 || scif_send(fd, &hello, sizeof(hello), SCIF_SEND_BLOCK) < 0)
 			die("a client");
-		/* Left open: the client is to find out by itself. */
+		/* The endpoint stays open, so that the client has to notice by itself. */
 	}
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Nobody waits for long because of what another process or a peer does: with a greedy process,
- * and with a peer that does nothing any more.
+ * No process waits for long because of another process or a peer. The tests use a greedy process,
+ * and a peer that does nothing any more.
  *
  *	scif_patience server PORT			has a window for each client
  *	scif_patience greedy NODE PORT LIMIT		four threads give signals without a pause
  *	scif_patience silent NODE PORT LIMIT FOLDER	exits while the peer stands still
  *	scif_patience reader NODE PORT			reads without end, much at once
  *
- * LIMIT is how many milliseconds a call of a bystander, or the end of a process, may take. The
- * silent one makes the file "ready" in FOLDER, and waits for "silent". Both print TAP.
+ * LIMIT is the number of milliseconds that a call of a bystander, or the exit of a process, may
+ * take. The silent one makes the file "ready" in FOLDER, and waits for "silent". Both print TAP.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void make_window(int fd)
 		die("SCIF_REG");
 }
 
-/* An end whose peer has a window, as it has. */
+/* Makes an end with a window, whose peer has a window, too. */
 static int make_end(void)
 {
 	int fd = served(node, port);
@@ -101,7 +101,7 @@ static void begin(void *(*routine)(void *), int fd)
 		die("pthread_create");
 }
 
-/* Kills a child, and says how long that takes. */
+/* Kills a child, and returns the time until it has ended. */
 static long end_of(pid_t child)
 {
 	__u64 start = now();
@@ -121,7 +121,7 @@ static void note(long *worst, __u64 start)
 		*worst = took;
 }
 
-/* What a process does that has nothing to do with the greedy one. */
+/* Runs as a process that is independent of the greedy one. */
 static void stand_by(long limit)
 {
 	long worst_register = 0, worst_close = 0, worst_loopback = 0, worst_exit = 0, took;
@@ -159,9 +159,9 @@ static void stand_by(long limit)
 	printf("# at worst: register %ld ms, close %ld ms, of a loopback %ld ms, exit %ld ms\n",
 	       worst_register, worst_close, worst_loopback, worst_exit);
 	test(worst_register <= limit, "a bystander registers in time");
-	test(worst_close <= limit, "and closes");
-	test(worst_loopback <= limit, "and closes a connection with its own node");
-	test(worst_exit <= limit, "and exits");
+	test(worst_close <= limit, "a bystander closes in time");
+	test(worst_loopback <= limit, "a bystander closes a connection with its own node in time");
+	test(worst_exit <= limit, "a bystander exits in time");
 }
 
 static void bystander_of_a_greedy_one(long limit)
@@ -175,12 +175,12 @@ static void bystander_of_a_greedy_one(long limit)
 			begin(give_signals, make_end());
 		pause();
 	}
-	/* It has begun. */
+	/* The greedy process has begun by then. */
 	usleep(300000);
 	stand_by(limit);
 	took = end_of(greedy);
 	printf("# the greedy one exits within %ld ms\n", took);
-	test(took >= 0 && took <= limit, "the greedy one exits in time");
+	test(took >= 0 && took <= limit, "the greedy process exits in time");
 }
 
 static const char *in_folder(const char *folder, const char *name)
@@ -191,7 +191,7 @@ static const char *in_folder(const char *folder, const char *name)
 	return path;
 }
 
-/* A process with much under way ends, though the peer does nothing for it. */
+/* Exits with many operations in flight, though the peer does nothing for them. */
 static void exit_from_a_silent_one(long limit, const char *folder)
 {
 	int fd[ENDS], i, go[2];
@@ -221,14 +221,14 @@ static void exit_from_a_silent_one(long limit, const char *folder)
 		usleep(10000);
 	if (write(go[1], &byte, 1) != 1)
 		die("write");
-	/* Whatever takes slots has taken all of them, and more waits. */
+	/* By then all slots are in use, and more transfers wait. */
 	sleep(1);
 	took = end_of(child);
 	printf("# %d ends: exit within %ld ms\n", ENDS, took);
 	test(took >= 0 && took <= limit, "a process exits in time, whatever its peer does");
 }
 
-/* More than a peer takes at once. */
+/* Reads more at a time than a peer accepts. */
 static void read_without_end(void)
 {
 	int i;
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server"))
 		serve_clients_at(atoi(argv[2]), make_window);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * That nothing is left of an endpoint once close(2) of its last descriptor, or the wait for
- * the process that had it, has returned: its port can be bound, its memory is not charged, and
- * the module does not count it any more. At once: there is no second try.
+ * Nothing remains of an endpoint once close(2) of its last descriptor, or the wait for its process,
+ * has returned. Its port can be bound, its memory is not charged, and the module does not count it
+ * any more. This holds at once, so there is no second try.
  *
  *	scif_ports listen PORT ROUNDS		listens at a port again and again
  *	scif_ports connect NODE PORT ROUNDS	connects to that as often, from another port
  *	scif_ports loopback PORT ROUNDS		both, on this node
  *
- * Print TAP. Both ends have a window, and check the same. A round ends in one of several ways,
- * in turn; half of them look at the port first, the others at the rest. The counters are those
- * of the whole node: nobody else must use SCIF there, and on loopback they are not looked at.
+ * Print TAP. Both ends have a window, and check the same. A round ends in one of several ways, in
+ * turn. Half of them check the port first, the others the rest. The counters are those of the whole
+ * node, so no other process may use SCIF there. On loopback the program does not check them.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -35,7 +35,7 @@ enum way {
 	LISTENER_LAST,	/* the accepted end, then the listener; the other end waits for that */
 	ACCEPTED_LAST,	/* the other way round */
 	OTHER_FIRST,	/* the other end, then these */
-	AT_ONCE,	/* nobody waits for anybody */
+	AT_ONCE,	/* no side waits for the other */
 	OTHER_STAYS,	/* the other end is closed when the next connection is there */
 	CHILD_LAST,	/* in a child that has the descriptors, too */
 	EXITS,		/* the process that listens, by exit */
@@ -57,7 +57,7 @@ static const char * const names[WAYS] = {
 static int round_number;
 static int rounds[WAYS], bad[WAYS];
 static unsigned char *memory;
-/* Whether the counters are those of this end alone. */
+/* Whether the counters count this end alone. */
 static bool counters_are_ours;
 
 static void note(const char *what, long value)
@@ -66,7 +66,10 @@ static void note(const char *what, long value)
 	fflush(stdout);
 }
 
-/* Binds; says whether the port was free. If not, waits until it is, for the other side. */
+/*
+ * Binds a port. Returns whether the port was free. If not, waits until it is, for the sake of the
+ * other side.
+ */
 static bool bind_at_once(int fd, __u16 port)
 {
 	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
@@ -90,7 +93,7 @@ static bool is_zero(const char *what, long value)
 	return !value;
 }
 
-/* Nothing but the port. */
+/* Returns whether nothing remains, apart from the port. */
 static bool nothing_left(void)
 {
 	bool nothing = is_zero("VmPin", own_pinned_pages());
@@ -101,7 +104,7 @@ static bool nothing_left(void)
 	return is_zero("exported_windows", counter("exported_windows")) && nothing;
 }
 
-/* What has to be so when the last close has returned: `next`, which is fresh, gets the port. */
+/* Checks the state after the last close has returned: `next`, which is fresh, gets the port. */
 static bool all_gone(int next, __u16 port)
 {
 	bool gone;
@@ -114,7 +117,7 @@ static bool all_gone(int next, __u16 port)
 	return nothing_left() && gone;
 }
 
-/* Both ends have a window, and know that the other one is so far. */
+/* Waits until both ends have a window, and know that of each other. */
 static void meet(int fd)
 {
 	char byte;
@@ -152,7 +155,7 @@ static int accept_one(int listener)
 	return fd;
 }
 
-/* Returns the child, which has just closed both ends and is still there. */
+/* Closes both ends in a child. Returns the child, which has just closed them and still runs. */
 static pid_t close_in_child(int listener, int fd)
 {
 	int to_child[2], from_child[2];
@@ -183,7 +186,7 @@ static pid_t close_in_child(int listener, int fd)
 	return child;
 }
 
-/* A round with a listener that is bound; returns the next one, which is, too. */
+/* Does a round with a bound listener. Returns the next listener, which is bound, too. */
 static int listen_once(int listener, __u16 port, enum way way)
 {
 	int next = scif_open(), fd = accept_one(listener);
@@ -208,7 +211,7 @@ static int listen_once(int listener, __u16 port, enum way way)
 	return next;
 }
 
-/* The same by a process that has both for itself, and closes neither. */
+/* Does such a round in a process that alone has both descriptors, and closes neither. */
 static int listen_in_process(int listener, __u16 port, enum way way)
 {
 	int from_child[2], next;
@@ -261,7 +264,7 @@ static void be_the_listener(__u16 port, int count)
 
 /* --- The connecting side --- */
 
-/* The listener may not be there yet, or still be the last one. */
+/* Connects. The new listener may not exist yet, or the old one may still exist. */
 static void connect_in_time(int fd, __u16 node, __u16 port)
 {
 	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
@@ -294,7 +297,7 @@ static void be_the_connector(__u16 node, __u16 port, int count)
 		if (way != OTHER_FIRST && way != AT_ONCE)
 			wait_for_hangup(fd);
 		if (way == OTHER_STAYS) {
-			/* Its port stays taken. */
+			/* The port of the open endpoint stays in use. */
 			old = fd;
 			own = own == port + 1 ? port + 2 : port + 1;
 			bad[way] += !bind_at_once(next, own);
@@ -324,7 +327,7 @@ int main(int argc, char **argv)
 	const char *role = argc > 1 ? argv[1] : "";
 	pid_t child;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	memory = mmap(NULL, WINDOW_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		      0);
@@ -341,7 +344,7 @@ int main(int argc, char **argv)
 	if (argc == 4 && !strcmp(role, "loopback")) {
 		child = new_child();
 		if (!child) {
-			/* The results are those of the parent. */
+			/* The parent prints the results. */
 			dup2(2, 1);
 			be_the_connector(own_node(), atoi(argv[2]), atoi(argv[3]));
 			return report("connecting");

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How much can be sent to a peer that does not receive: as much as its ring holds once it has
- * grown, which is the choice of its node (the module's parameter ring_size).
+ * The number of bytes that can be sent to a peer that does not receive: as much as its ring holds
+ * once it has grown. The peer's node chooses that size (the module parameter ring_size).
  *
  *	scif_ring server PORT HERE THERE
  *	scif_ring client NODE PORT HERE THERE
  *	scif_ring loopback PORT SIZE		both, on this node
  *
- * Print TAP. HERE is the size of the rings of this node, THERE that of the other one's. Two
- * connections: one that is filled, and one to tell each other how far one is.
+ * Print TAP. HERE is the size of the rings of this node, THERE that of the other node's. There are
+ * two connections: one is filled, and over the other one the programs tell each other their
+ * progress.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -22,7 +23,7 @@
 #include "ends.h"
 #include "hang_limits.h"
 
-/* What a program of old expects to block. */
+/* Size of a message for which an old program expects to block. */
 #define MESSAGE		10000L
 #define LARGEST		(1024 * 1024L)
 
@@ -36,7 +37,7 @@ static void fill(unsigned char *bytes, long len, int side)
 		bytes[i] = (i * 2654435761UL + side * 97) >> (i % 13);
 }
 
-/* The pattern of the other side. */
+/* Returns whether the data is the pattern of the other side. */
 static bool is_right(long len, int side)
 {
 	static unsigned char expected[sizeof(data)];
@@ -45,7 +46,7 @@ static bool is_right(long len, int side)
 	return !memcmp(data, expected, len);
 }
 
-/* The other side is as far as this one. */
+/* Waits until the other side has come as far as this one. */
 static void meet(int control)
 {
 	char byte;
@@ -56,8 +57,8 @@ static void meet(int control)
 }
 
 /*
- * Sends as much as goes while nobody receives: first by a call that waits, for the ring to grow,
- * and then by calls that do not wait for anything.
+ * Sends as much as the ring takes while the peer does not receive. First a call waits until the
+ * ring has grown, then calls do not wait at all.
  */
 static void fill_ring(int fd, long there)
 {
@@ -84,16 +85,16 @@ static void exchange(int fd, int control, int side, const long size[2])
 	meet(control);
 	memset(data, 0, sizeof(data));
 	got = scif_recv(fd, data, here, SCIF_RECV_BLOCK);
-	test(got == here && is_right(here, !side), "what was in the own one is received: %ld bytes",
+	test(got == here && is_right(here, !side), "the bytes of the own ring are received: %ld",
 	     got);
-	test(!scif_recv(fd, data, 1, 0), "and nothing else");
+	test(!scif_recv(fd, data, 1, 0), "no other byte is received");
 	test(wait_for(fd, POLLOUT), "poll: there is room again");
 	meet(control);
-	/* First one way, then the other. */
+	/* Sends first in one direction, then in the other. */
 	if (side) {
 		fill(data, more, side);
 		test(scif_send(fd, data, more, SCIF_SEND_BLOCK) == more,
-		     "%ld bytes are sent to who receives", more);
+		     "%ld bytes are sent to a receiver", more);
 	}
 	memset(data, 0, sizeof(data));
 	test(scif_recv(fd, data, coming, SCIF_RECV_BLOCK) == coming && is_right(coming, !side),
@@ -101,7 +102,7 @@ static void exchange(int fd, int control, int side, const long size[2])
 	if (!side) {
 		fill(data, more, side);
 		test(scif_send(fd, data, more, SCIF_SEND_BLOCK) == more,
-		     "%ld bytes are sent to who receives", more);
+		     "%ld bytes are sent to a receiver", more);
 	}
 	meet(control);
 }
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
 	pid_t child;
 	__u16 port;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 5 && !strcmp(role, "server")) {
 		port = atoi(argv[2]);
@@ -156,7 +157,7 @@ int main(int argc, char **argv)
 		listener = listen_on(&port);
 		child = new_child();
 		if (!child) {
-			/* The results are those of the parent. */
+			/* The parent prints the results. */
 			dup2(2, 1);
 			return be_the_client(own_node(), port, size_of(argv[3]), size_of(argv[3]));
 		}

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A window that is so large that it lies in two parts of the aperture, behind two memory windows of
- * the bridge.
+ * A window so large that it lies in two parts of the aperture, behind two memory windows of the
+ * bridge.
  *
  *	scif_seam server PORT		reads and writes where it is told, until killed
  *	scif_seam client NODE PORT MIB	registers so much there
  *
- * Where one part ends is not known here: at the end of some page. So what goes by CPU goes across
- * the end of each.
+ * The program does not know where one part ends: at the end of some page. So copies by CPU cross
+ * the end of each page.
  *
- * The client prints TAP. Nobody else must register on its node.
+ * The client prints TAP. No other process may register on its node.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -37,8 +37,8 @@ enum way {
 };
 
 /*
- * What the server is asked for. Each word gets, or has to have, its place in the window and the
- * value.
+ * A request to the server: to write or to check words. Each word consists of its offset in the
+ * window and the value.
  */
 struct task {
 	__s64 way;
@@ -47,13 +47,13 @@ struct task {
 	__u64 value;
 };
 
-/* An error, or 0; and how many words it has found that are not what they should be. */
+/* An error or 0, and the number of wrong words. */
 struct outcome {
 	__s64 error;
 	__s64 wrong;
 };
 
-/* What the client has registered. */
+/* The window that the client has registered. */
 static struct {
 	__s64 offset;
 	__s64 len;
@@ -109,7 +109,7 @@ static struct outcome copy_all(int fd, const struct task *task)
 	return outcome;
 }
 
-/* The last word of each page and the first of the next. */
+/* Copies the last word of each page and the first of the next. */
 static struct outcome copy_edges(int fd, const struct task *task)
 {
 	struct outcome outcome = { 0 };
@@ -147,7 +147,7 @@ static struct outcome store_edges(int fd, const struct task *task)
 		words[at / WORD] = word_at(at, task->value);
 		words[at / WORD + 1] = word_at(at + WORD, task->value);
 	}
-	/* What was stored has arrived when this has. */
+	/* When this load has returned, the stores have arrived. */
 	outcome.wrong = words[0] == ~0ULL;
 	munmap((void *)words, task->len);
 	return outcome;
@@ -185,7 +185,7 @@ static noreturn void serve(__u16 port)
 	}
 }
 
-/* Has the server do it with the window that is there for that. */
+/* Asks the server to do a task with the client's window. */
 static void ask(int fd, enum way way, __u64 value, const char *what)
 {
 	struct task task = { way, window.offset, window.len, value };
@@ -203,7 +203,7 @@ static void check_edges(const char *memory, long len, __u64 value, const char *w
 
 	for (at = PAGE - WORD; at + PAGE < len; at += PAGE)
 		wrong += count_wrong((const __u64 *)(memory + at), at, 2 * WORD, value);
-	test(!wrong, "%s: what was written is there (%ld words are not)", what, wrong);
+	test(!wrong, "%s: the written words are there (%ld are not)", what, wrong);
 }
 
 int main(int argc, char **argv)
@@ -221,10 +221,10 @@ int main(int argc, char **argv)
 	memory = memory_of(window.len);
 	fd = connected(atoi(argv[2]), atoi(argv[3]));
 	window.offset = scif_register(fd, memory, window.len, 0, ACCESS, 0);
-	test(window.offset >= 0 && !count_unreached(), "register: it has found a place");
+	test(window.offset >= 0 && !count_unreached(), "register: the window has room");
 
 	ask(fd, WRITE_ALL, 1, "writeto");
-	test(!count_wrong(memory, 0, window.len, 1), "writeto: all of it is there");
+	test(!count_wrong(memory, 0, window.len, 1), "writeto: the whole window is written");
 
 	fill(memory, 0, window.len, 2);
 	ask(fd, READ_ALL, 2, "readfrom");

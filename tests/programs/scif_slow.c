@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fences and signals behind transfers by a DMA engine that takes its time.
+ * Fences and signals behind transfers by a slow DMA engine.
  *
  *	scif_slow server PORT			has a window for each client
  *	scif_slow slow NODE PORT		waits for much, and orders many signals
@@ -29,10 +29,10 @@
 
 #define WINDOW		0x10000000L
 #define SIZE		(64 * 1024 * 1024L)
-/* Words for signals come behind. */
+/* Words for signals lie behind this offset. */
 #define WORDS		4096L
 
-/* So many wait at an endpoint at most. */
+/* Largest number of pending signals at an endpoint. */
 #define MOST		4096
 
 #define test_ok(call, text)	test(!(call), text)
@@ -64,7 +64,7 @@ static void begin(__u16 node, __u16 port)
 	words = (__u64 *)((char *)window_of(epd) + SIZE);
 }
 
-/* Begins to write so many bytes of the window. */
+/* Starts to write the first `len` bytes of the window. */
 static void write_part(size_t len)
 {
 	struct scifioctl_copy argument = { .loffset = WINDOW, .len = len, .roffset = WINDOW };
@@ -73,14 +73,14 @@ static void write_part(size_t len)
 		die("SCIF_WRITETO");
 }
 
-/* Begins to write the window so many times; waits as long as the engine's ring is full. */
+/* Starts to write the window several times. Waits while the engine's ring is full. */
 static void write_window(int times)
 {
 	while (times--)
 		write_part(SIZE);
 }
 
-/* Has a value stored in a word of this end behind the transfers of this end. */
+/* Requests a signal that stores a value in a word of this end, behind the transfers of this end. */
 static int signal_word(int word, __u64 value)
 {
 	struct scifioctl_fence_signal argument = {
@@ -116,12 +116,12 @@ static void on_alarm(int number)
 {
 }
 
-/* Longer than an engine may move nothing. */
+/* The transfers take longer than the time after which an engine that moves nothing is lost. */
 static void slow_is_not_lost(void)
 {
 	write_window(8);
 	test_ok(signal_word(0, 1), "a signal behind 512 MiB");
-	test_ok(scif_fence_wait(epd, mark()), "they arrive");
+	test_ok(scif_fence_wait(epd, mark()), "the 512 MiB arrive");
 	test(is_stored(0, 1), "the signal is stored");
 }
 
@@ -132,12 +132,15 @@ static void many_signals_wait_for_room(void)
 	write_window(2);
 	for (i = 1; i <= MOST + 100 && !failed; i++)
 		failed = signal_word(1, i);
-	test_ok(failed, "more signals than wait at once");
-	test_ok(scif_fence_wait(epd, mark()), "what they stand for arrives");
-	test(is_stored(1, MOST + 100), "the last one is stored");
+	test_ok(failed, "more signals than can wait at once");
+	test_ok(scif_fence_wait(epd, mark()), "the signals are complete");
+	test(is_stored(1, MOST + 100), "the last signal is stored");
 }
 
-/* Behind a transfer that takes longer than all of this, and fits into the engine's ring. */
+/*
+ * The caller waits behind a transfer that takes longer than this whole test, and that fits into the
+ * engine's ring.
+ */
 static void a_waiter_for_room_is_interrupted(const char *device)
 {
 	struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };
@@ -151,7 +154,7 @@ static void a_waiter_for_room_is_interrupted(const char *device)
 	for (count = 0; count < 2 * MOST && !error; count++)
 		error = signal_word(0, 1) ? errno : 0;
 	test(error == EINTR, "a caller that waits for room can be interrupted");
-	test(count == MOST + 1, "and waits when as many signals wait as may");
+	test(count == MOST + 1, "a caller waits when the largest number of signals waits");
 	setitimer(ITIMER_REAL, &never, NULL);
 	signal(SIGALRM, SIG_DFL);
 	alarm(PROGRAM_LIMIT_SECONDS);
@@ -166,26 +169,28 @@ static void a_failure_is_remembered(const char *device)
 	int i;
 
 	write_window(2);
-	test_ok(signal_word(0, 1), "a signal behind what will fail");
+	test_ok(signal_word(0, 1), "a signal behind a transfer that will fail");
 	first = mark();
 	write_window(2);
-	test_ok(signal_word(1, 1), "and another one");
+	test_ok(signal_word(1, 1), "another signal behind a transfer that will fail");
 	second = mark();
 	if (!tell_driver("unbind", device))
 		die("unbind");
 	for (i = 0; i < 2; i++) {
-		test_errno(scif_fence_wait(epd, second), EIO, "the second mark says it");
-		test_errno(scif_fence_wait(epd, first), EIO, "the first one, too");
+		test_errno(scif_fence_wait(epd, second), EIO,
+			   "the second mark reports the failure");
+		test_errno(scif_fence_wait(epd, first), EIO, "the first mark reports the failure");
 	}
-	test_ok(signal_word(2, 1), "a signal that was asked for afterwards");
-	test(is_stored(2, 1), "is stored");
+	test_ok(signal_word(2, 1), "a signal requested after the failure");
+	test(is_stored(2, 1), "a signal requested after the failure is stored");
 	test(!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) &&
-	     !__atomic_load_n(&words[1], __ATOMIC_ACQUIRE), "those behind what has failed are not");
-	test_ok(scif_fence_wait(epd, mark()), "a mark of afterwards says nothing");
+	     !__atomic_load_n(&words[1], __ATOMIC_ACQUIRE),
+	     "signals behind failed transfers are not stored");
+	test_ok(scif_fence_wait(epd, mark()), "a mark after the failure reports none");
 	write_window(1);
-	test_ok(signal_word(3, 1), "behind a copy by the processor");
-	test(is_stored(3, 1), "a signal is stored");
-	test_ok(scif_fence_wait(epd, mark()), "and a mark says nothing");
+	test_ok(signal_word(3, 1), "a signal behind a copy by the CPU");
+	test(is_stored(3, 1), "a signal behind a copy by the CPU is stored");
+	test_ok(scif_fence_wait(epd, mark()), "a mark after a copy by the CPU reports no failure");
 	if (!tell_driver("bind", device))
 		die("bind");
 }
@@ -194,7 +199,7 @@ int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server"))
 		serve_clients_at(atoi(argv[2]), make_window);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Watches how a node stands while it goes and comes back.
+ * Follows the status of a node while it goes and comes back.
  *
  *	scif_status peer PORT		what to connect to: has a window
  *	scif_status follow NODE		says each epoch, and the boot id
  *	scif_status lose NODE PORT	has that window mapped in all ways, and looks at it when
  *					the node is lost, and when it is back
  *
- * "follow" prints a line "EPOCH BOOT_ID" at first and after each change. "lose" prints
- * "waiting", "lost" when all is as it should be after the loss, and "back". The first thing
- * that is not as it should be ends the program with an error.
+ * "follow" prints a line "EPOCH BOOT_ID" at first and after each change. "lose" prints "waiting",
+ * then "lost" when all is right after the loss, and "back". The first fault ends the program with
+ * an error.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void be_the_peer(__u16 port)
 	memset(area, BYTE, WINDOW_SIZE);
 	say("listening");
 	for (;;) {
-		/* Kept open until this process ends. */
+		/* The endpoint stays open until this process ends. */
 		int accepted = accept_from(fd);
 
 		if (scif_register(accepted, area, WINDOW_SIZE, WINDOW,
@@ -91,7 +91,7 @@ static __u64 taken(int status)
 	return epoch;
 }
 
-/* Whether the epoch has changed, after so many milliseconds at most. */
+/* Returns whether the epoch changes within `timeout` milliseconds. */
 static bool changes(int status, int timeout)
 {
 	struct pollfd poller = { .fd = status, .events = POLLIN | POLLPRI };
@@ -119,7 +119,7 @@ static void follow(__u16 node)
 	}
 }
 
-/* --- What is mapped --- */
+/* --- Mappings --- */
 
 static sigjmp_buf after_fault;
 static volatile bool jumps;
@@ -160,7 +160,7 @@ struct looker {
 	bool seen_else;
 };
 
-/* Loads all the time, so that the loss comes in the middle of it. */
+/* Loads all the time, so that the loss comes in the middle of a load. */
 static void *look(void *data)
 {
 	struct looker *looker = data;
@@ -258,7 +258,7 @@ static void lose(__u16 node, __u16 port)
 	expect(page->epoch == epoch + 1);
 	expect(changes(status, 0) && taken(status) == epoch + 1 && !changes(status, 0));
 	expect(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
-	/* Pages are taken away after waiters have been woken, from one mapping after the other. */
+	/* The kernel unmaps pages after it has woken waiters, one mapping after the other. */
 	while (!access_signal(mapped.before))
 		usleep(1000);
 	while (!all_are(mapped.read, 0xff) || !all_are(mapped.untouched, 0xff) ||
@@ -274,7 +274,7 @@ static void lose(__u16 node, __u16 port)
 	expect(errors > 0);
 	expect(read_all(fd) && errno == ENODEV && page->errors > errors);
 
-	/* What is written goes nowhere that matters. */
+	/* These stores go to a page that no other process reads. */
 	memset((void *)mapped.both, 0x11, WINDOW_SIZE);
 	check_ones(&mapped);
 	expect(mprotect((void *)mapped.read, WINDOW_SIZE, PROT_READ | PROT_WRITE));
@@ -283,7 +283,7 @@ static void lose(__u16 node, __u16 port)
 	expect(changes(status, -1));
 	expect(taken(status) == epoch + 2);
 	expect(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
-	/* A node that is back brings nothing of the old back. */
+	/* The return of the node does not restore the old mappings. */
 	check_ones(&mapped);
 	close(fd);
 	check_ones(&mapped);

@@ -13,7 +13,9 @@
 
 #include "hang_limits.h"
 
-/* A signal is given when it is its turn; true if the value came before it is taken for hung. */
+/*
+ * Waits for a value that a fence signal stores. Returns true if it arrives before the hang limit.
+ */
 static bool comes(const __u64 *word, __u64 value)
 {
 	const __u32 *half = (const __u32 *)word;

@@ -20,7 +20,7 @@ static inline void *memory_of(long len)
 	return memory;
 }
 
-/* How many windows of this node the peer does not reach by itself. */
+/* Returns the number of this node's windows that the peer does not reach directly. */
 static inline int count_unreached(void)
 {
 	FILE *file = fopen("/sys/kernel/debug/scif/windows", "r");

@@ -7,9 +7,9 @@
  *	message_ring loopback PORT mapped|connection		both, on this node
  *	message_ring wait NODE PORT		calls that wait until the other node goes
  *
- * The client prints TAP; the last word is what carries the bytes, of which there are fewer if it is
- * not "mapped". The server has a process for each connection; the first byte on it says what that
- * does.
+ * The client prints TAP. The last word names the expected carrier of the bytes. If it is not
+ * "mapped", the test sends fewer bytes. The server has a process for each connection, and the first
+ * byte on the connection tells this process what to do.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -39,13 +39,13 @@
 /* Bytes of a small message. */
 #define MESSAGE	64
 
-/* What a process of the server does. */
+/* Tasks of a process of the server. */
 enum {
 	EXCHANGE = 'x',		/* both ways at once, rings of all sizes */
 	ECHO = 'e',		/* sends back each byte */
 	POLL = 'p',		/* sends back each message, and never waits */
 	LAST = 'l',		/* sends a word and closes the ring */
-	SILENT = 's',		/* says who it is, and nothing more */
+	SILENT = 's',		/* begins a ring, and sends nothing */
 	TAKE = 't',		/* receives for ever */
 	GIVE = 'g',		/* sends for ever */
 	KILL = 'k',		/* kills the process whose number comes */
@@ -56,14 +56,14 @@ enum {
 
 static const char last_word[] = "the last word";
 
-/* ----- what is sent --------------------------------------------------------------------- */
+/* ----- sent bytes ----------------------------------------------------------------------- */
 
 static unsigned char byte_at(unsigned long at, int side)
 {
 	return (at * 2654435761UL + side * 97) >> 13;
 }
 
-/* A length that looks like chance. */
+/* Returns a pseudo-random length. */
 static int length(unsigned long *state, int most)
 {
 	*state = *state * 6364136223846793005UL + 1442695040888963407UL;
@@ -76,7 +76,7 @@ struct way {
 	unsigned long total;
 	int side;
 	int most;
-	/* Of the first thing that went wrong. */
+	/* The first fault, and its error. */
 	const char *wrong;
 	int error;
 };
@@ -131,7 +131,7 @@ static void *recv_way(void *argument)
 	return NULL;
 }
 
-/* Both ways at once. Returns what went wrong. */
+/* Sends and receives at the same time. Returns the fault, or NULL. */
 static const char *exchange(struct scif_ring *ring, int side, unsigned long total, int most)
 {
 	struct way out = { .ring = ring, .total = total, .side = side, .most = most }, in = out;
@@ -171,7 +171,7 @@ static void be_exchange(int fd)
 	ring = must_open(fd, wanted.here);
 	good = !exchange(ring, 1, wanted.total, wanted.most);
 	scif_ring_send(ring, &good, 1, BLOCK);
-	/* Where there is no ring, what was sent goes with the connection. */
+	/* If the peer has no ring, the sent bytes are discarded with the connection. */
 	scif_ring_recv(ring, &good, 1, BLOCK);
 	scif_ring_close(ring);
 }
@@ -182,14 +182,14 @@ static void be_echo(int fd)
 	char bytes[64];
 	int len;
 
-	/* Byte by byte, as one can't know how many there are. */
+	/* Receives byte by byte, as the number of bytes is unknown. */
 	while ((len = scif_ring_recv(ring, bytes, 1, BLOCK)) == 1)
 		if (scif_ring_send(ring, bytes, 1, BLOCK) != 1)
 			die("an echo");
 	scif_ring_close(ring);
 }
 
-/* All of a message, by calls that do not wait. */
+/* Moves a whole message, by calls that do not wait. */
 static bool move_all(struct scif_ring *ring, char *bytes, int len, bool send)
 {
 	int done = 0, moved;
@@ -239,7 +239,7 @@ static void serve_one(int fd)
 		if (scif_ring_send(ring, last_word, sizeof(last_word), BLOCK) != sizeof(last_word))
 			die("the last word");
 		scif_ring_close(ring);
-		/* Whatever the client does then. */
+		/* Waits for the client to close. */
 		scif_recv(fd, bytes, 1, SCIF_RECV_BLOCK);
 		break;
 	case SILENT:
@@ -290,7 +290,7 @@ static int be_the_server(int listener)
 	while (!ended) {
 		int came = events(listener, POLLIN, 100), fd;
 
-		/* It may be the signal that ended the wait. */
+		/* poll() may have returned because of the signal that ended the wait. */
 		if (ended || came <= 0)
 			continue;
 		fd = accept_from(listener);
@@ -308,7 +308,7 @@ static int be_the_server(int listener)
 
 static __u16 node, port;
 static bool mapped;
-/* Each store may take long here. */
+/* Whether each store may take long. */
 static bool slow;
 
 static int ask(char what)
@@ -343,13 +343,13 @@ static void test_exchange(unsigned int here, unsigned int there, unsigned long t
 	test(scif_ring_is_mapped(ring) == mapped, "is mapped: %d", mapped);
 	wrong = exchange(ring, 0, total, most);
 	if (!wrong && (scif_ring_recv(ring, &good, 1, BLOCK) != 1 || !good))
-		wrong = "the other side has found something wrong";
+		wrong = "the peer reports an error";
 	test(!wrong, "%lu bytes each way, messages up to %d, rings of %u and %u: %s", total, most,
 	     here, there, wrong ? wrong : "as they were sent");
 	drop(ring, fd);
 }
 
-/* Waits as an event loop does. */
+/* Waits for events in an event loop. */
 static int wait_ready(struct scif_ring *ring, int fd, short wanted)
 {
 	short wakes;
@@ -363,7 +363,7 @@ static int wait_ready(struct scif_ring *ring, int fd, short wanted)
 
 static void test_ready(void)
 {
-	/* More than one ring holds; a connection's may hold less. */
+	/* More than one ring holds. The ring of a connection may hold less. */
 	const int enough = slow ? 3000 : 300000;
 	int fd = ask(ECHO), i, len, sent = 0, got = 0;
 	struct scif_ring *ring = must_open(fd, 0);
@@ -371,8 +371,9 @@ static void test_ready(void)
 	short wakes = 0;
 
 	test(scif_ring_ready(ring, POLLIN | POLLOUT, &wakes) == POLLOUT,
-	     "room, and nothing to receive");
-	test(scif_ring_recv(ring, bytes, 8, 0) == 0, "nothing is received without waiting");
+	     "room for messages, and none to receive");
+	test(scif_ring_recv(ring, bytes, 8, 0) == 0,
+	     "a non-blocking recv of an empty ring returns 0");
 	for (i = 0; i < 50; i++) {
 		char byte = i, back = -1;
 
@@ -382,24 +383,27 @@ static void test_ready(void)
 			break;
 	}
 	test(i == 50, "50 bytes and their echo, by poll: %d", i);
-	/* The other side does not receive before it has sent. */
+	/* The other side receives only after it has sent. */
 	do {
 		len = scif_ring_send(ring, bytes, sizeof(bytes), 0);
 		sent += len > 0 ? len : 0;
 	} while (len > 0 ||
 		 (!len && sent < enough && (wait_ready(ring, fd, POLLOUT) & POLLOUT)));
-	test(!len && sent >= enough, "%d bytes are sent without waiting", sent);
+	test(!len && sent >= enough, "%d bytes are sent by non-blocking calls", sent);
 	while (got < sent && (wait_ready(ring, fd, POLLIN) & POLLIN)) {
 		len = scif_ring_recv(ring, bytes, sizeof(bytes), 0);
 		if (len <= 0)
 			break;
 		got += len;
 	}
-	test(got == sent, "%d come back", got);
+	test(got == sent, "%d bytes come back", got);
 	drop(ring, fd);
 }
 
-/* What a thread may still call: it ends, and from time to time it looks for the peer. */
+/*
+ * Forbids this thread all system calls but those that end it, and those that check the peer from
+ * time to time.
+ */
 static bool forbid_calls(void)
 {
 	struct sock_filter filter[] = {
@@ -423,7 +427,7 @@ static void *without_calls(void *ring)
 	char bytes[MESSAGE], back[MESSAGE];
 
 	forbidden = forbid_calls();
-	/* The debug kernel is without; Debian's is not. */
+	/* The debug kernel has no seccomp, but Debian's kernel has. */
 	if (!forbidden && errno != EINVAL)
 		die("seccomp");
 	while (echoes < 10000) {
@@ -433,7 +437,7 @@ static void *without_calls(void *ring)
 			break;
 		echoes++;
 	}
-	/* Any other end would be a call. */
+	/* Any other way to end would make another system call. */
 	syscall(SYS_exit, 0);
 	return NULL;
 }
@@ -459,16 +463,19 @@ static void test_end(void)
 	char word[sizeof(last_word) + 1] = "";
 
 	test(scif_ring_recv(ring, word, sizeof(last_word), BLOCK) == sizeof(last_word) &&
-	     !strcmp(word, last_word), "what was sent before the end: %s", word);
+	     !strcmp(word, last_word), "the message before the close: %s", word);
 	if (mapped) {
-		test_errno(scif_ring_recv(ring, word, 1, BLOCK), ECONNRESET, "recv after the end");
-		test_errno(scif_ring_send(ring, word, 1, BLOCK), ECONNRESET, "send after the end");
-		test(scif_ring_ready(ring, POLLIN | POLLOUT, NULL) & POLLHUP, "ready says so");
+		test_errno(scif_ring_recv(ring, word, 1, BLOCK), ECONNRESET,
+			   "recv after the close");
+		test_errno(scif_ring_send(ring, word, 1, BLOCK), ECONNRESET,
+			   "send after the close");
+		test(scif_ring_ready(ring, POLLIN | POLLOUT, NULL) & POLLHUP,
+		     "ready reports the close");
 	}
 	drop(ring, fd);
 }
 
-/* A call in a thread of its own. */
+/* A call that runs in a thread of its own. */
 struct call {
 	struct scif_ring *ring;
 	int (*function)(struct scif_ring *ring);
@@ -505,7 +512,7 @@ static void *do_call(void *argument)
 	return NULL;
 }
 
-/* Whether it sleeps, or will soon. */
+/* Returns whether the call's thread sleeps, or will soon. */
 static bool sleeps(const struct call *call)
 {
 	char name[64], state = 0;
@@ -532,7 +539,9 @@ static void start(struct call *call)
 	int asleep = 0, looks = 0;
 
 	start_awake(call);
-	/* For good: it may sleep for other reasons for a moment. */
+	/*
+	 * Waits until the thread sleeps for good, because it may sleep shortly for other reasons.
+	 */
 	while (asleep < 20 && looks++ < HANG_LIMIT_SECONDS * 1000) {
 		asleep = call->tid && sleeps(call) ? asleep + 1 : 0;
 		usleep(1000);
@@ -605,7 +614,7 @@ static void test_no_ring(void)
 	test(!scif_ring_open(fd, 0) && errno == ENOTCONN, "no connection: ENOTCONN");
 	close(fd);
 	test(!scif_ring_open(fd, 0) && errno == EBADF, "no descriptor: EBADF");
-	test(!scif_ring_open(-1, 0) && errno == EBADF, "nothing like one: EBADF");
+	test(!scif_ring_open(-1, 0) && errno == EBADF, "a negative descriptor: EBADF");
 }
 
 static void test_arguments(void)
@@ -616,16 +625,17 @@ static void test_arguments(void)
 
 	test_errno(scif_ring_send(ring, &byte, -1, 0), EINVAL, "a negative length");
 	test_errno(scif_ring_recv(ring, &byte, -1, BLOCK), EINVAL, "a negative length");
-	test_errno(scif_ring_send(ring, &byte, 1, 2), EINVAL, "another flag");
-	test_errno(scif_ring_recv(ring, &byte, 1, -1), EINVAL, "other flags");
+	test_errno(scif_ring_send(ring, &byte, 1, 2), EINVAL, "an unknown flag");
+	test_errno(scif_ring_recv(ring, &byte, 1, -1), EINVAL, "unknown flags");
 	test_errno(scif_ring_send(ring, NULL, 1, 0), EFAULT, "no memory");
 	test_errno(scif_ring_send(NULL, &byte, 1, 0), EINVAL, "no ring");
 	test_errno(scif_ring_ready(NULL, POLLIN, NULL), EINVAL, "no ring");
 	test_errno(scif_ring_close(NULL), EINVAL, "no ring");
 	test(!scif_ring_send(ring, NULL, 0, BLOCK) && !scif_ring_recv(ring, NULL, 0, BLOCK),
-	     "nothing is sent and received");
+	     "no byte is sent or received");
 	test(scif_ring_send(ring, &byte, 1, BLOCK) == 1 &&
-	     scif_ring_recv(ring, &byte, 1, BLOCK) == 1 && byte == 'a', "and it works");
+	     scif_ring_recv(ring, &byte, 1, BLOCK) == 1 && byte == 'a',
+	     "the ring works after errors");
 	drop(ring, fd);
 }
 
@@ -652,7 +662,7 @@ static int be_the_client(void)
 	return finish_tests();
 }
 
-/* ----- waiting for the other node to go -------------------------------------------------- */
+/* ----- waiting until the other node is lost ---------------------------------------------- */
 
 static int call_polling(struct scif_ring *ring)
 {
@@ -681,7 +691,7 @@ static int be_waiting(void)
 		const char *name;
 		char what;
 		int (*function)(struct scif_ring *ring);
-		/* Until it sleeps, or just begins. */
+		/* Starts the call, and returns when the call sleeps or has just begun. */
 		void (*start)(struct call *call);
 	} calls[] = {
 		{ "recv", SILENT, call_recv, start },
@@ -721,7 +731,7 @@ int main(int argc, char **argv)
 	int listener, status;
 	pid_t child;
 
-	/* A test that hangs is a test that fails. */
+	/* A test that hangs has to fail. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server")) {
 		port = atoi(argv[2]);

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Nothing outlives what scripts/contained runs, however it ends.
+# No process outlives a command that scripts/contained runs, however the command ends.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
 . "$(dirname "${BASH_SOURCE[0]}")/tap.sh"
 
 contained=$scripts/contained
-# What runs has this word in its command line, and nothing else on the machine has.
+# All processes of the test have this word in their command lines, and no other process has.
 word=contained-test-$$
 
-# Each of them would run for ever: in the background, in a session of its own, deaf.
+# These processes would run for ever: in the background, in a session of their own, deaf to SIGTERM.
 brood="(setsid sh -c 'while :; do sleep 1; done' $word &)
 trap '' TERM
 touch $folder/started
@@ -65,9 +65,9 @@ expect "a command that a signal ends" 137 "" "$contained" sh -c 'kill -9 $$'
 expect "a command that is not there" 127 "cannot run" "$contained" /no/such/program
 expect "its input and output" 0 "text" sh -c "echo text | $contained cat"
 expect "a command under nohup" 4 "" nohup "$contained" sh -c 'kill -HUP $$; exit 4'
-expect "what it leaves behind is killed" 0 "" leaves_nothing
+expect "processes left behind are killed" 0 "" leaves_nothing
 expect "SIGTERM ends everything" 0 "" ends_by TERM
-expect "SIGKILL, too" 0 "" ends_by KILL
-expect "and the end of its input, if that is its lifeline" 0 "" lifeline
-expect "and the death of its parent, if that is asked for" 0 "" parent_dies
+expect "SIGKILL ends everything" 0 "" ends_by KILL
+expect "the end of the input ends everything, with --lifeline" 0 "" lifeline
+expect "the death of the parent ends everything, with SCIF_WITH_PARENT" 0 "" parent_dies
 tap_end

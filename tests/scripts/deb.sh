@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "deb version": the version that packages get, of a repository in each state.
+# "deb version": the version of the packages, for each state of the repository.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# scripts/layers, on a small tree that is made up: what is wrong is found and named with
-# its line, and nothing else is.
+# scripts/layers, on a small made-up tree: the script finds exactly the faults, and prints their
+# lines.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
@@ -16,7 +16,7 @@ write() { # FILE: its text is the input
 	cat >"$1"
 }
 
-# A tree of four layers, in which all is well: each case begins with it, and adds to it.
+# Makes a tree of four layers without faults. Each case begins with this tree, and adds to it.
 fresh() {
 	rm -rf "$folder/tree"
 	write "$module/LAYERS" <<-'END'
@@ -68,7 +68,7 @@ layers() { "$scripts/layers" "$@" --root "$folder/tree"; }
 finds() { # NAME TEXT
 	expect "$1" 1 "$2" layers check
 }
-# One thing is wrong, and it is said once.
+# Checks that the script finds one fault, and prints it once.
 finds_only() { # NAME TEXT
 	local lines
 	finds "$1" "$2"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Which Linux is taken when the archive moves: scripts/linux-packages against an archive
-# that is a few lines of text, with stand-ins for apt's programs.
+# The Linux version that scripts/linux-packages takes when the archive moves. The archive is a few
+# lines of text here, with stand-ins for apt's programs.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
@@ -58,28 +58,28 @@ expect "a series that does not exist" 1 "the archive has no Linux 9.9 (LINUX_SER
 expect "a series that is too old" 1 "LINUX_SERIES=6.12 is too old" with_series 6.12 choose
 expect "a series that is no series" 1 "is no series of Linux" with_series next choose
 expect "everything is downloaded" 0 "linux-7.3.4-1" packages fetch
-expect "and not twice" 0 "linux-7.3.4-1" packages fetch
-expect "not there for another machine" 1 "Linux 7.3.4-1 and not linux-binary-7.3.4+deb13-arm64:arm64 of the same version" packages foreign arm64
+expect "a second fetch downloads nothing" 0 "linux-7.3.4-1" packages fetch
+expect "no packages for another machine" 1 "Linux 7.3.4-1 and not linux-binary-7.3.4+deb13-arm64:arm64 of the same version" packages foreign arm64
 for package in binary headers; do
 	echo "linux-$package-7.3.4+deb13-arm64:arm64 7.3.3-1"
 done >>"$ARCHIVE"
-expect "there in another version" 1 "is being updated, try again" packages foreign arm64
+expect "packages for another machine in another version" 1 "is being updated, try again" packages foreign arm64
 for package in binary headers; do
 	echo "linux-$package-7.3.4+deb13-arm64:arm64 7.3.4-1"
 done >>"$ARCHIVE"
 expect "kernel and headers for another machine" 0 "linux-7.3.4-1-arm64" packages foreign arm64
-expect "and not twice, either" 0 "linux-7.3.4-1-arm64" packages foreign arm64
+expect "a second fetch for another machine downloads nothing" 0 "linux-7.3.4-1-arm64" packages foreign arm64
 
 archive "linux-source-7.3 7.3.9-1" "linux-source-7.4 7.4.1-1" "linux-source-7.10 7.10.2-1" \
 	"$(kernel 7.3.9+deb13-amd64 7.3.9-1)" "$(kernel 7.4.1+deb13-amd64 7.4.1-1)" \
 	"$(kernel 7.10.2+deb13-amd64 7.10.2-1)"
 expect "the newest series, by number" 0 "7.10 7.10.2-1 7.10.2+deb13-amd64" packages choose
-expect "which was never tried" 0 "Linux 7.10 is newer than" packages choose
+expect "the newest series was never tried" 0 "Linux 7.10 is newer than" packages choose
 expect "an older one on request" 0 "7.4 7.4.1-1 7.4.1+deb13-amd64" with_series 7.4 choose
-expect "what was chosen is remembered" 0 "7.10 7.10.2-1" packages chosen
+expect "the chosen version is remembered" 0 "7.10 7.10.2-1" packages chosen
 archive "linux-source-7.4 7.4.1-1" "$(kernel 7.4.1+deb13-amd64 7.4.1-1)"
 expect "7.3 is gone, 7.4 is there" 0 "7.4 7.4.1-1 7.4.1+deb13-amd64" packages choose
-expect "asking for what is gone" 1 "only 7.4" with_series 7.3 choose
+expect "a request for a series that is gone" 1 "only 7.4" with_series 7.3 choose
 
 archive "linux-source-7.4 7.4.2-1" "linux-source-7.4 7.4.1-1" "$(kernel 7.4.1+deb13-amd64 7.4.1-1)"
 expect "the source is newer than the kernel" 0 "7.4 7.4.1-1 7.4.1+deb13-amd64" packages choose
@@ -88,13 +88,13 @@ expect "no source for the kernel" 1 "is being updated; try again" packages choos
 archive "linux-source-7.4 7.4.2-1" "linux-binary-7.4.2+deb13-amd64 7.4.2-1"
 expect "a kernel without headers" 1 "is being updated; try again" packages choose
 archive "linux-source-6.12 6.12.1-1"
-expect "nothing that is new enough" 1 "no Linux from 7.3 on, only 6.12" packages choose
+expect "no series that is new enough" 1 "no Linux from 7.3 on, only 6.12" packages choose
 archive ""
 expect "no index at all" 1 "has no linux-source-*" packages choose
 
 archive "linux-source-7.5 7.5.1-1" "$(kernel 7.5.1+deb13-amd64 7.5.1-1)" "gone linux-modules-7.5.1+deb13-amd64"
 expect "a package vanished since the index was read" 1 "has vanished from the archive since its index was read" packages fetch
-expect "and what can be done" 1 "make update-pins" packages fetch
+expect "the error names a way out" 1 "make update-pins" packages fetch
 packages choose >/dev/null 2>&1
 echo "linux-source-7.6 7.6.1-1" >>"$ARCHIVE"
 kernel 7.6.1+deb13-amd64 7.6.1-1 >>"$ARCHIVE"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# "make modules", "kernel-rust" and "ntb-modules" with a KDIR= that cannot do: one clear
-# line each. The trees are a few files; nothing is compiled.
+# "make modules", "kernel-rust" and "ntb-modules" with an unsuitable KDIR=: each prints one clear
+# line. The trees are a few files, and nothing is compiled.
 set -uo pipefail
 
 # shellcheck source=tests/scripts/tap.sh
@@ -12,7 +12,7 @@ rustc=$(rustc --version)
 gcc_text=$(gcc --version | head -n 1)
 gcc_number=$(gcc -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
 
-# A header package of Debian's, as far as anybody looks.
+# Makes the files of a Debian header package that the scripts read.
 headers() { # NAME RELEASE [LINE...]
 	local tree=$folder/$1
 	mkdir -p "$tree/include/config"
@@ -53,7 +53,7 @@ headers clang 7.3.99-amd64 "${good[@]:0:2}" CONFIG_NTB=y CONFIG_CC_IS_CLANG=y \
 	'CONFIG_CC_VERSION_TEXT="Nobody clang version 19.1.7"' CONFIG_GCC_VERSION=0
 mkdir -p "$folder/clang/rust"
 : >"$folder/clang/rust/libkernel.rmeta"
-# It comes as far as the make there, which has no tree.
+# The command runs make in that folder, which has no tree.
 expect "a kernel that clang has built" 2 "No rule to make target" build clang
 headers good-gcc 7.3.99-amd64 "${good[@]}" CONFIG_NTB=y
 mkdir -p "$folder/good-gcc/rust"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the tests of the scripts share: a folder that goes away, and lines of TAP.
+# Functions that the tests of the scripts share: a temporary folder, and lines of TAP.
 # shellcheck shell=bash
 
 tap_number=0
@@ -15,7 +15,7 @@ tap_line() { # RESULT NAME
 	[ "$1" = ok ] || tap_failed=$((tap_failed + 1))
 }
 
-# Runs a command; its exit status and, in its output, a text have to be these.
+# Runs a command, and checks its exit status and a text in its output.
 expect() { # NAME STATUS TEXT COMMAND...
 	local name=$1 status=$2 text=$3 output result=0
 	shift 3

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Broadcast segments: a write reaches all nodes that have one of that number.
+ * Broadcast segments: a store reaches all nodes that have a segment with the group's number.
  */
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -19,7 +19,7 @@
 #define SIZE	8192
 #define ALL	DIS_BROADCAST_NODEID_GROUP_ALL
 
-/* The group of this case: the segment of it is there as long as its process. */
+/* The group of this case. Its segment exists as long as its process. */
 #define GROUP	2
 
 static void export_group(struct local *local, size_t size)
@@ -33,12 +33,12 @@ static void export_group(struct local *local, size_t size)
 	good(SCISetSegmentAvailable(local->segment, ADAPTER, 0, &error));
 }
 
-/* That of a peer, if its node is another one: a node has one segment of a group. */
+/* Lets a peer export the group, if its node is another one. A node has one segment of a group. */
 static __s64 export_group_there(struct peer *peer, size_t size)
 {
 	__s64 device = there(peer, THERE_OPEN), segment, memory;
 
-	/* That of the case before may not be gone yet. */
+	/* The segment of the case before may still exist. */
 	wait_until((segment = ask(peer, THERE_CREATE, device, GROUP, size, SCI_FLAG_BROADCAST)));
 	memory = there(peer, THERE_MAP_LOCAL, segment, 0, size, 0);
 	there(peer, THERE_PREPARE, segment);
@@ -46,7 +46,7 @@ static __s64 export_group_there(struct peer *peer, size_t size)
 	return memory;
 }
 
-/* The group on this node and on those of the peers, connected. */
+/* The group on this node and on the peers' nodes, connected. */
 struct group {
 	struct local local;
 	int peers;
@@ -78,7 +78,7 @@ static struct group new_group(void)
 	return new_group_of(SIZE);
 }
 
-/* All of them have it, sooner or later. */
+/* Waits until all members have the data. */
 static void all_have(struct group *group, __u32 seed, long len)
 {
 	int i;
@@ -104,7 +104,7 @@ static void broadcast_store(void)
 		SCIFlush(sequence, 0);
 		all_have(&group, i, SIZE);
 	}
-	/* Without anything besides. */
+	/* The store needs no flush. */
 	fill_remote(memory, 77, SIZE);
 	all_have(&group, 77, SIZE);
 }
@@ -126,7 +126,7 @@ static void broadcast_barrier(void)
 			SCIStoreBarrier(sequence, 0);
 		else
 			good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
-		/* Now, not later. */
+		/* The data has arrived already. */
 		same(differs(group.local.memory, i, SIZE), -1);
 		for (peer = 0; peer < group.peers; peer++)
 			same(ask(group.peer[peer], DO_DIFFERS, group.memory[peer], i, SIZE), -1);
@@ -151,7 +151,7 @@ static void broadcast_copy(void)
 	expect(error != SCI_ERR_OK);
 }
 
-/* A node's words are its own: those beside them are left alone. */
+/* A store changes only its own words, and not those beside them. */
 static void broadcast_neighbours(void)
 {
 	struct group group = new_group();
@@ -176,7 +176,7 @@ static void broadcast_neighbours(void)
 	}
 }
 
-/* A copy is sent though it is what was sent before. */
+/* A copy is sent even if the same data was sent before. */
 static void broadcast_copy_again(void)
 {
 	struct group group = new_group();
@@ -196,12 +196,12 @@ static void broadcast_copy_again(void)
 		good(SCIMemCpy(sequence, memory, map, 3, 13, 0, &error));
 		SCIStoreBarrier(sequence, 0);
 		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 5, 1), 0);
-		/* And no byte beside it. */
+		/* No byte beside them has changed. */
 		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 16, 1), 9);
 	}
 }
 
-/* A node that gets the group after others have connected gets what is stored from then on. */
+/* A node that joins the group after others have connected gets later stores. */
 static void broadcast_joined(void)
 {
 	struct local source = prepared(64);
@@ -225,7 +225,7 @@ static void broadcast_joined(void)
 		return;
 	there_is = export_group_there(peer, SIZE);
 	wait_until((memory[2] = ++i, there(peer, THERE_LOAD, there_is + 8, 4) > 0));
-	/* DMA, too. */
+	/* DMA reaches the other node's part of the group, too. */
 	queue = new_queue(local.device, 1);
 	fill(source.memory, 3, 64);
 	good(SCIStartDmaTransfer(queue, source.segment, remote, 0, 64, 1024, NULL, NULL, 0,
@@ -246,7 +246,7 @@ static void broadcast_dma(void)
 				 &error));
 	same(SCIWaitForDMAQueue(queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
 	all_have(&group, 6, SIZE);
-	/* Nothing can be read. */
+	/* A group can't be read. */
 	before_call();
 	SCIStartDmaTransfer(queue, source.segment, group.remote, 0, SIZE, 0, NULL, NULL,
 			    SCI_FLAG_DMA_READ, &error);
@@ -280,7 +280,7 @@ static void broadcast_none(void)
 			      SCI_FLAG_BROADCAST, &error));
 }
 
-/* Its own node is one of all, and each can be reached by its own id, too. */
+/* The own node is a member like the others, and each member can be reached by its own id, too. */
 static void broadcast_one(void)
 {
 	struct group group = new_group();
@@ -313,13 +313,13 @@ static void broadcast_member_dies(void)
 	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	begin(group.peer[0], DO_DIE);
 	remote_event(group.remote, SCI_CB_LOST);
-	/* It is told, once. */
+	/* The loss is reported once. */
 	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_NOT_RETRIABLE));
 	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	fill_remote(memory, 8, SIZE);
 	SCIFlush(sequence, 0);
-	/* The others are reached. */
+	/* The other members still get stores. */
 	wait_until(differs(group.local.memory, 8, SIZE) == -1);
 	wait_until(ask(group.peer[1], DO_DIFFERS, group.memory[1], 8, SIZE) == -1);
 	fill(source.memory, 9, SIZE);
@@ -333,16 +333,16 @@ static void broadcast_member_dies(void)
 	good(SCIDisconnectSegment(group.remote, 0, &error));
 }
 
-/* --- The order in which stores are seen --- */
+/* --- The order in which members see stores --- */
 
 #define LARGE		MIB
 #define HALF		(LARGE / 2)
-/* Where a member says which round it has seen. */
+/* Offset at which a member stores the last round that it has seen. */
 #define SEEN		(LARGE - 64)
 #define ROUNDS		100
 #define LINE		8
 
-/* Waits for a flag, and says whether what was stored before it is there. */
+/* Waits for a flag. Returns whether the data stored before it has arrived. */
 static bool is_in_order(const unsigned char *memory, __s64 payload, __s64 flag, __u64 round)
 {
 	__u64 line[LINE];
@@ -358,7 +358,10 @@ static bool is_in_order(const unsigned char *memory, __s64 payload, __s64 flag, 
 	return true;
 }
 
-/* In a peer: (memory, where the payload is, where the flag is, the first round, the first not). */
+/*
+ * Runs in a peer, with the arguments: memory, offset of the payload, offset of the flag, first
+ * round, first round not to check.
+ */
 static __s64 follow(const __s64 *argument)
 {
 	unsigned char *memory = (unsigned char *)argument[0];
@@ -371,20 +374,20 @@ static __s64 follow(const __s64 *argument)
 	return violations;
 }
 
-/* How a program stores a payload and a flag. */
+/* State of a program that stores a payload and a flag. */
 struct writer {
 	struct group group;
 	volatile unsigned char *memory;
-	/* The same, mapped again. */
+	/* A second map of the same memory. */
 	volatile unsigned char *again;
 	sci_map_t map;
 	sci_sequence_t sequence;
-	/* What the members say that they have seen. */
+	/* The rounds that the members have seen. */
 	volatile unsigned char *seen[MAX_PEERS];
 	__u64 round;
 	__s64 payload;
 	__s64 flag;
-	/* A thread that stores flags. */
+	/* State of a thread that stores flags. */
 	__u64 flag_wanted;
 	__u64 flag_stored;
 };
@@ -476,12 +479,12 @@ static void by_another_map(struct writer *writer)
 	*(volatile __u64 *)(writer->again + writer->flag) = writer->round;
 }
 
-/* One store is in two pages. */
+/* A store that crosses the border of two pages. */
 static void by_store_across(struct writer *writer)
 {
 	int i;
 
-	/* As one instruction: compilers know the size. */
+	/* The compiler makes this one instruction, as the size is constant. */
 	for (i = 0; i < LINE; i++)
 		memcpy((void *)(writer->memory + writer->payload + 8 * i), &writer->round, 8);
 	sfence();
@@ -533,7 +536,7 @@ static void by_two_threads(struct writer *writer)
 		sched_yield();
 }
 
-/* No member ever sees the flag of a round without its payload. */
+/* Checks that no member ever sees the flag of a round without its payload. */
 static void in_order(struct writer *writer, void (*store)(struct writer *writer), __s64 payload,
 		     __s64 flag)
 {
@@ -576,7 +579,7 @@ static void broadcast_order_by_barriers(void)
 	in_order(&writer, by_flush_of_all, HALF, 0);
 	in_order(&writer, by_flush, HALF, 0);
 	in_order(&writer, by_barrier, HALF, 0);
-	/* Within a page, too. */
+	/* The rule holds within a page, too. */
 	in_order(&writer, by_flush_of_all, 1024, 0);
 }
 
@@ -607,9 +610,9 @@ static void broadcast_order_of_copies(void)
 	in_order(&writer, by_copied_flag, 1024, 0);
 }
 
-/* --- Stores that are not the program's own, and handlers --- */
+/* --- Stores by the kernel, and signal handlers --- */
 
-/* A file with this contents. */
+/* Makes a file with this content. */
 static int file_of(__u32 seed, size_t size)
 {
 	int file = memfd_create("contents", MFD_CLOEXEC);
@@ -624,7 +627,7 @@ static int file_of(__u32 seed, size_t size)
 	return file;
 }
 
-/* Root may stop the kernel's stores, too. */
+/* Root may let the library intercept stores of the kernel, too. */
 static void broadcast_read(void)
 {
 	struct group group = new_group();
@@ -638,7 +641,7 @@ static void broadcast_read(void)
 	all_have(&group, 31, SIZE);
 }
 
-/* Others may not: their read fails, and nothing is lost or hangs. */
+/* For other users the read fails. Nothing is lost, and nothing hangs. */
 static void broadcast_read_unprivileged(void)
 {
 	struct group group = new_group();
@@ -662,7 +665,7 @@ static void broadcast_read_unprivileged(void)
 	all_have(&group, 32, SIZE);
 }
 
-/* From here on there is no userfaultfd; returns whether there are filters of system calls. */
+/* Forbids userfaultfd from here on. Returns whether the kernel has system call filters. */
 static bool forbid_userfaultfd(void)
 {
 	struct sock_filter filter[] = {
@@ -687,7 +690,7 @@ static void broadcast_forbidden(void)
 	sci_dma_queue_t queue = new_queue(group.local.device, 1);
 	sci_map_t map;
 
-	/* A kernel without filters, as that for debugging is, can't forbid it. */
+	/* The debug kernel has no filters, so it can't forbid the call. */
 	if (!forbid_userfaultfd())
 		return;
 	bad(SCI_ERR_NOT_SUPPORTED,
@@ -707,7 +710,7 @@ static void flush_in_handler(int number)
 	flushes++;
 }
 
-/* The handler comes while the thread waits at a store, flushes, copies, maps. */
+/* The signal handler runs while the thread waits at a store, flushes, copies, or maps. */
 static void broadcast_flush_in_handler(void)
 {
 	struct sigaction action = { .sa_handler = flush_in_handler };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Callbacks of segments, and what holds for those of everything.
+ * Callbacks of segments, and rules for all callbacks.
  */
 #include <signal.h>
 
 #include "sisci_suite.h"
 
-/* A segment with a callback, available. */
+/* Makes an available segment with a callback. */
 static sci_local_segment_t with_callback(sci_desc_t device, unsigned int id, struct call_log *log)
 {
 	sci_local_segment_t segment;
@@ -126,7 +126,7 @@ static void remote_callback_cancel(void)
 	good(SCIDisconnectSegment(segment, 0, &error));
 }
 
-/* As the guide's own example does. */
+/* Disconnects in the callback, as an example of the guide does. */
 static void disconnect_itself(struct call_log *log)
 {
 	good(SCIDisconnectSegment(log->call[log->count].handle, 0, &error));
@@ -154,7 +154,7 @@ static void look_at_signals(struct call_log *log)
 
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	for (signal = 1; signal <= SIGSYS; signal++) {
-		/* Nobody can block these, nor those of the C library behind SIGSYS. */
+		/* A program can't block these, nor those of the C library behind SIGSYS. */
 		if (signal != SIGKILL && signal != SIGSTOP)
 			expect(sigismember(&blocked, signal) == 1);
 	}
@@ -184,7 +184,7 @@ static void callback_signals(void)
 	called_exactly(of_queue, 1);
 }
 
-/* Whatever can wait, in a callback. */
+/* Makes every call that can wait, in a callback. */
 static void call_everything(struct call_log *log)
 {
 	struct local *local = log->data;
@@ -226,7 +226,7 @@ static void wait_in_callback(struct call_log *log)
 	wait_until(__atomic_load_n(go_on, __ATOMIC_ACQUIRE));
 }
 
-/* Each resource has a thread of its own: one that waits holds up no other. */
+/* Each resource has a thread of its own, so a callback that waits delays no other resource. */
 static void callbacks_independent(void)
 {
 	struct call_log *waits = new_log(), *other = new_log();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Checks, and what cases begin with.
+ * Checks, and resources that cases begin with (sisci_suite.h).
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "sisci_suite.h"
 
-/* What no call leaves. */
+/* A value that no call sets. */
 #define UNTOUCHED	((sci_error_t)0x5a5a5a5a)
 
 __thread sci_error_t error;
@@ -113,7 +113,9 @@ unsigned int new_id(void)
 {
 	static unsigned int count;
 
-	/* The processes of all cases have other ids, and their numbers below a bit no case uses. */
+	/*
+	 * Processes of cases differ in their ids. Their numbers are below a bit that no case uses.
+	 */
 	return ((unsigned int)getpid() << 8 | ++count) & 0x0fffffff;
 }
 
@@ -137,7 +139,7 @@ unsigned int absent_id(void)
 	return node_id(absent_node_up_to(61));
 }
 
-/* --- What cases begin with --- */
+/* --- Resources that cases begin with --- */
 
 void initialize(void)
 {
@@ -368,7 +370,7 @@ int calls(const struct call_log *log)
 	return __atomic_load_n(&log->count, __ATOMIC_ACQUIRE);
 }
 
-/* What is written at the end of the log becomes a call of it. */
+/* Adds a call at the end of the log. */
 static sci_callback_action_t logged(struct call_log *log)
 {
 	if (log->also)
@@ -514,7 +516,7 @@ bool store_fails(volatile void *address)
 
 bool is_mapped(const volatile void *address)
 {
-	/* Fails where nothing is, and does nothing elsewhere. */
+	/* msync fails if nothing is mapped, and has no effect otherwise. */
 	return !msync((void *)address, PAGE, MS_ASYNC) || errno != ENOMEM;
 }
 

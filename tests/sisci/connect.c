@@ -29,7 +29,7 @@ static void connect_none(void)
 	sci_desc_t device = new_device();
 	__u64 started = now();
 
-	/* At once, however long it may take. */
+	/* The call returns at once, whatever its timeout is. */
 	same(connects(device, peer_id(peer), new_id(), FOREVER), SCI_ERR_NO_SUCH_SEGMENT);
 	same(connects(device, peer_id(peer), new_id(), 0), SCI_ERR_NO_SUCH_SEGMENT);
 	same(connects(device, peer_id(peer), new_id(), 1000000), SCI_ERR_NO_SUCH_SEGMENT);
@@ -57,7 +57,7 @@ static void connect_in_each_state(void)
 	same(connects(device, node, id, FOREVER), SCI_ERR_NO_SUCH_SEGMENT);
 }
 
-/* As programs do that are started in any order. */
+/* Retries, as programs do that may be started in any order. */
 static void connect_until_there(void)
 {
 	struct peer *peer = new_peer();
@@ -80,7 +80,7 @@ static void connect_timeouts(void)
 	struct theirs there = exported_by(new_peer(), 4096);
 	sci_desc_t device = new_device();
 
-	/* Whoever is there answers within the floor of the shortest of them. */
+	/* A node that is online answers within the least time that the library waits. */
 	same(connects(device, peer_id(there.peer), there.id, 0), SCI_ERR_OK);
 	same(connects(device, peer_id(there.peer), there.id, 1), SCI_ERR_OK);
 	same(connects(device, peer_id(there.peer), there.id, 5000), SCI_ERR_OK);
@@ -117,7 +117,7 @@ static void connect_many(void)
 		there(there.peer, THERE_STORE, there.memory, 1000 + i, 4);
 		same(*(volatile __u32 *)remote[i].memory, 1000 + i);
 	}
-	/* Each is one of its own. */
+	/* Each connection is independent. */
 	for (i = 0; i < 16; i += 2) {
 		good(SCIUnmapSegment(remote[i].map, 0, &error));
 		good(SCIDisconnectSegment(remote[i].segment, 0, &error));
@@ -126,7 +126,7 @@ static void connect_many(void)
 		same(*(volatile __u32 *)remote[i].memory, 1015);
 }
 
-/* A segment that is pinned once, however many have it. */
+/* A segment is pinned once, however many connections it has. */
 static void connect_pins_once(void)
 {
 	struct local local = exported(MIB);
@@ -184,7 +184,7 @@ static void connect_again(void)
 	}
 }
 
-/* --- Asynchronous --- */
+/* --- Asynchronous connects --- */
 
 static sci_remote_segment_t begin_connect(sci_desc_t device, unsigned int node, unsigned int id)
 {
@@ -229,7 +229,7 @@ static void asynchronous_fails(void)
 	good(SCIDisconnectSegment(segment, 0, &error));
 }
 
-/* Until it is known, either the segment is connected or it can't be used. */
+/* Until the result is known, either the segment is connected or calls refuse it. */
 static void asynchronous_use(void)
 {
 	struct theirs there = exported_by(new_peer(), 8192);
@@ -271,7 +271,7 @@ static void asynchronous_given_up(void)
 	sci_desc_t device = new_device();
 	int i;
 
-	/* Whether it has been connected by then or not. */
+	/* Disconnects, no matter whether the connect has completed. */
 	for (i = 0; i < 30; i++)
 		good(SCIDisconnectSegment(begin_connect(device, peer_id(there.peer),
 							i % 2 ? there.id : new_id()), 0,
@@ -293,7 +293,7 @@ static void connect_star(void)
 	same(ask(two.there.peer, DO_DIFFERS, two.there.memory, 2, 8192), -1);
 }
 
-/* Two nodes that do not see each other meet in the memory of this one. */
+/* Two nodes that do not see each other exchange data through the memory of this one. */
 static void connect_star_meet(void)
 {
 	struct local local = exported(8192);

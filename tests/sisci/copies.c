@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SCIMemCpy and SCIMemWrite.
+ * Cases of SCIMemCpy and SCIMemWrite.
  */
 #include "sisci_suite.h"
 
@@ -68,7 +68,7 @@ static void copy_unaligned_back(void)
 			good(SCIMemCpy(sequence, memory + 64 + from, remote.map, from * 5,
 				       sizes[size], SCI_FLAG_BLOCK_READ, &error));
 			same(differs(memory + 64 + from, size + from, sizes[size]), -1);
-			/* Nothing beside it. */
+			/* No byte beside the copy has changed. */
 			same(differs_from_byte(memory, 0x11, 64 + from), -1);
 			same(differs_from_byte(memory + 64 + from + sizes[size], 0x11, 64), -1);
 		}
@@ -92,7 +92,7 @@ static void copy_out_of_range(void)
 	good(SCIMemCpy(sequence, memory, remote.map, 8191, 1, 0, &error));
 }
 
-/* Offsets are those of the map, not of the segment. */
+/* Offsets are relative to the map, not to the segment. */
 static void copy_in_part(void)
 {
 	struct remote remote = new_remote(4 * 4096);
@@ -142,7 +142,7 @@ static void copy_function(void)
 	unsigned char *memory = pages(2);
 	int choice;
 
-	/* Whichever is asked for copies. */
+	/* Any choice of function copies correctly. */
 	for (choice = -1; choice < 10; choice++) {
 		SetSciMemCopyFunction(choice);
 		fill(memory, choice + 40, 5000);

@@ -4,7 +4,7 @@
  */
 #include "sisci_suite.h"
 
-/* Stores of one width at many places here, looked at there, and the reverse. */
+/* Stores values of one width at many offsets, which the peer checks, and the reverse. */
 static void of_width(int bytes)
 {
 	struct remote remote = new_remote(4096);
@@ -69,7 +69,7 @@ static void width_8(void)
 	of_width(8);
 }
 
-/* A store touches the bytes that it is for, and no others. */
+/* A store changes only its own bytes. */
 static void neighbours(void)
 {
 	struct remote remote = new_remote(4096);
@@ -105,7 +105,7 @@ static void at_page_borders(void)
 	}
 }
 
-/* What was written first is there when what was written later is. */
+/* Earlier stores have arrived when a later one has. */
 #define ROUNDS		200
 #define DATA		2048
 
@@ -137,7 +137,7 @@ static void order_of_stores(void)
 	begin(remote.there.peer, DO_RUN, remote.there.memory, importer.memory);
 	for (round = 1; round <= ROUNDS; round++) {
 		fill_remote(remote.memory, round, DATA);
-		/* That is what keeps the processor from writing the flag first. */
+		/* The flush keeps the CPU from writing the flag first. */
 		SCIFlush(NULL, 0);
 		*(volatile __u32 *)(remote.memory + DATA) = round;
 		SCIFlush(NULL, 0);
@@ -150,7 +150,7 @@ static void flush_null(void)
 {
 	int i;
 
-	/* At any time. */
+	/* These calls are allowed at any time. */
 	SCIFlush(NULL, 0);
 	initialize();
 	for (i = 0; i < 1000; i++)
@@ -166,7 +166,7 @@ static void flush_sequence(void)
 
 	*(volatile __u32 *)remote.memory = 4711;
 	SCIFlush(sequence, 0);
-	/* It is under way, and so it comes. */
+	/* The store is in flight, so it arrives. */
 	there(remote.there.peer, THERE_AWAIT, remote.there.memory, 4711);
 	good(SCIRemoveSequence(sequence, 0, &error));
 	SCIFlush(sequence, 0);

@@ -7,7 +7,7 @@
 #define MOST	4096
 #define ROOM	(64 * 1024)
 
-/* One here that is connected by this process. */
+/* A data interrupt to which this process is connected. */
 struct carrier {
 	sci_desc_t device;
 	sci_local_data_interrupt_t local;
@@ -65,7 +65,7 @@ static void data_too_long(void)
 	    SCITriggerDataInterrupt(carrier.remote, data, 64 * 4096, 0, &error));
 	bad(SCI_ERR_ILLEGAL_PARAMETER,
 	    SCITriggerDataInterrupt(carrier.remote, NULL, 8, 0, &error));
-	/* Nothing of them has come. */
+	/* The refused data has not arrived. */
 	sends(&carrier, 1, 5);
 	receives(&carrier, 1, 5);
 }
@@ -112,7 +112,7 @@ static void data_order(void)
 		receives(&carrier, i, 1 + i * 3);
 }
 
-/* Triggers with a KiB of data, if there is room for it; whether there was. */
+/* Triggers with a KiB of data, if there is room. Returns whether there was. */
 static bool sends_a_kib(struct carrier *carrier, int seed)
 {
 	unsigned char data[1024];
@@ -132,11 +132,11 @@ static void data_no_room(void)
 	while (sent < 4000 && sends_a_kib(&carrier, sent))
 		sent++;
 	same(error, SCI_ERR_NOSPC);
-	/* What is promised has room; what is under way may have some, too. */
+	/* There is at least the promised room, and some for data in flight. */
 	expect(sent >= ROOM / 1024);
 	/*
-	 * Those that were taken come, and none that was not. There is room again at some
-	 * time: the first ones may have been fetched already.
+	 * Exactly the accepted data arrives. Later there is room again, as the receiver may have
+	 * fetched the first data already.
 	 */
 	do {
 		receives(&carrier, taken++, 1024);
@@ -160,7 +160,7 @@ static void data_overflow(void)
 	bad(SCI_ERR_OVERFLOW,
 	    SCIWaitForDataInterrupt(carrier.local, data, &length, FOREVER, 0, &error));
 	same(length, 50);
-	/* It stays, and stays the first. */
+	/* The data stays the first in the queue. */
 	length = 49;
 	bad(SCI_ERR_OVERFLOW,
 	    SCIWaitForDataInterrupt(carrier.local, data, &length, 0, 0, &error));
@@ -268,7 +268,7 @@ static void data_numbers(void)
 				    SCI_FLAG_FIXED_INTNO, &error));
 }
 
-/* A name of the one class is none of the other. */
+/* Interrupts without data have numbers of their own. */
 static void data_class(void)
 {
 	struct carrier carrier = new_carrier();
@@ -285,7 +285,7 @@ static void data_class(void)
 					    FOREVER, 0, &error));
 }
 
-/* Messages of several senders do not mix. */
+/* Messages of several senders are not mixed. */
 static void data_connectors(void)
 {
 	struct carrier carrier = new_carrier();

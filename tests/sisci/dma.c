@@ -6,7 +6,7 @@
 
 #define SIZE	(256 * 1024L)
 
-/* A queue, a source here and a remote segment. */
+/* A queue, a local source and a remote segment. */
 struct transfer {
 	struct local local;
 	struct remote remote;
@@ -66,7 +66,7 @@ static void queue_create(void)
 	sci_dma_queue_t queue = new_queue(device, 4);
 
 	same(SCIDMAQueueState(queue), SCI_DMAQUEUE_IDLE);
-	/* To ask does not change it. */
+	/* The query does not change the state. */
 	same(SCIDMAQueueState(queue), SCI_DMAQUEUE_IDLE);
 	good(SCIRemoveDMAQueue(queue, 0, &error));
 	bad(STALE, SCIRemoveDMAQueue(queue, 0, &error));
@@ -104,7 +104,7 @@ static void dma_part(void)
 	starts(SCI_ERR_OK, &transfer, 8192, 4096, 65536, 0);
 	finish(&transfer);
 	same(peer_differs(&transfer, 65536, 3, 4096), -1);
-	/* Nothing beside it. */
+	/* No byte beside the transfer has changed. */
 	same(ask(transfer.remote.there.peer, DO_DIFFERS_FROM_BYTE,
 		 transfer.remote.there.memory, 0, 65536), -1);
 	same(ask(transfer.remote.there.peer, DO_DIFFERS_FROM_BYTE,
@@ -136,7 +136,7 @@ static void dma_unaligned(void)
 
 static void dma_guide_size(void)
 {
-	/* As in the guide: four bytes, that is all there is. */
+	/* The guide transfers four bytes, which are the whole segment. */
 	struct transfer transfer = new_transfer(4, 1);
 
 	*(__u32 *)transfer.local.memory = 12345;
@@ -157,7 +157,7 @@ static void dma_out_of_range(void)
 	starts(SCI_ERR_OUT_OF_RANGE, &transfer, SIZE_MAX - 7, 8, 0, 0);
 	starts(SCI_ERR_OUT_OF_RANGE, &transfer, 0, 16, SIZE_MAX - 7, 0);
 	starts(SCI_ERR_ILLEGAL_PARAMETER, &transfer, 0, 0, 0, 0);
-	/* None of them was started. */
+	/* None of the refused transfers was started. */
 	same(SCIDMAQueueState(transfer.queue), SCI_DMAQUEUE_IDLE);
 	starts(SCI_ERR_OK, &transfer, 0, 8192, 0, 0);
 	finish(&transfer);
@@ -203,7 +203,7 @@ static void dma_flags(void)
 		finish(&transfer);
 		same(peer_differs(&transfer, 0, 20 + i, 4096), -1);
 	}
-	/* It returns when the transfer is over. */
+	/* The call returns when the transfer is complete. */
 	starts(SCI_ERR_OK, &transfer, 0, 8192, 0, SCI_FLAG_DMA_WAIT);
 	same(SCIDMAQueueState(transfer.queue), SCI_DMAQUEUE_DONE);
 }
@@ -216,7 +216,7 @@ static void dma_wait_states(void)
 	bad(SCI_ERR_ILLEGAL_OPERATION, SCIWaitForDMAQueue(transfer.queue, FOREVER, 0, &error));
 	starts(SCI_ERR_OK, &transfer, 0, 8192, 0, 0);
 	finish(&transfer);
-	/* In a final state it does nothing, however often. */
+	/* In a final state the wait returns at once, any number of times. */
 	finish(&transfer);
 	same(SCIWaitForDMAQueue(transfer.queue, 0, 0, &error), SCI_DMAQUEUE_DONE);
 }
@@ -229,7 +229,7 @@ static void dma_wait_times_out(void)
 
 	for (i = 0; i < 20; i++) {
 		starts(SCI_ERR_OK, &transfer, 0, 16 * MIB, 0, 0);
-		/* Either it was as fast as that, or the time is over. */
+		/* Either the transfer was fast, or the wait has timed out. */
 		before_call();
 		state = SCIWaitForDMAQueue(transfer.queue, 0, 0, &error);
 		if (error == SCI_ERR_OK)
@@ -264,7 +264,7 @@ static void dma_reuse(void)
 	}
 }
 
-/* Who comes while it is posted is turned away, and the transfer that is under way is whole. */
+/* A transfer started while the queue is posted is refused. The transfer in flight completes. */
 static void dma_busy(void)
 {
 	struct transfer transfer = new_transfer(16 * MIB, 1);
@@ -295,7 +295,7 @@ static void dma_segments_busy(void)
 
 	good(SCIUnmapSegment(transfer.local.map, 0, &error));
 	starts(SCI_ERR_OK, &transfer, 0, 16 * MIB, 0, 0);
-	/* As long as it is on its way. */
+	/* The segment is busy as long as the transfer is in flight. */
 	wait_until((before_call(), SCIRemoveSegment(transfer.local.segment, 0, &error),
 		    error != SCI_ERR_BUSY));
 	check_good();
@@ -323,7 +323,7 @@ static void dma_private_source(void)
 	same(peer_differs(&transfer, 0, 8, 8192), -1);
 }
 
-/* Two queues, two threads of control, one segment. */
+/* Two threads use a queue each, with one segment. */
 static void dma_two_queues(void)
 {
 	struct transfer one = new_transfer(2 * MIB, 1), two = one;
@@ -355,7 +355,7 @@ static void dma_own_node(void)
 	same(differs(local.memory, 6, SIZE), -1);
 }
 
-/* What was written by DMA is there before the interrupt that tells of it. */
+/* Data written by DMA arrives before an interrupt triggered after it. */
 static void dma_then_interrupt(void)
 {
 	struct transfer transfer = new_transfer(SIZE, 1);

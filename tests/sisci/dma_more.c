@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * DMA with callbacks, by vectors, of the program's own memory, and aborted.
+ * DMA with callbacks, with vectors, of the program's own memory, and aborted.
  */
 #include <sys/mman.h>
 
@@ -67,7 +67,7 @@ static void dma_callback_each(void)
 	for (i = 0; i < 50; i++) {
 		start_with_callback(&transfer, 4096, log);
 		wait_until(calls(log) == i + 1);
-		/* The callback is called in the final state; and it may not have returned yet. */
+		/* The callback runs in the final state. It may not have returned yet. */
 	}
 	called_exactly(log, 50);
 }
@@ -96,7 +96,7 @@ static void dma_callback_ignored(void)
 				0, NULL, NULL, SCI_FLAG_USE_CALLBACK, &error));
 }
 
-/* A ring: each end starts the next. */
+/* Each callback starts the next transfer. */
 static void start_next(struct call_log *log)
 {
 	struct transfer *transfer = log->data;
@@ -116,7 +116,7 @@ static void dma_callback_starts(void)
 	called_exactly(log, 20);
 }
 
-/* What was transferred is free when the callback is called. */
+/* The callback may release the segments of its transfer. */
 static void release_segments(struct call_log *log)
 {
 	struct transfer *transfer = log->data;
@@ -152,7 +152,7 @@ static void transfer_vector(struct transfer *transfer, dis_dma_vec_t *vector, si
 	same(state, SCI_DMAQUEUE_DONE);
 }
 
-/* Pieces that are in reverse there, and of different sizes. */
+/* Makes pieces of different sizes, which are in reverse order at the destination. */
 static void make_vector(dis_dma_vec_t *vector, int entries)
 {
 	int i;
@@ -187,7 +187,7 @@ static void vector_pull(void)
 
 	make_vector(vector, DIS_DMA_MAX_VECLEN);
 	ask(transfer.there.peer, DO_FILL, transfer.there.memory, 9, SIZE);
-	/* What it looks like there, by a copy of all. */
+	/* Reads all of it back by one transfer. */
 	transfer_vector(&transfer, &(dis_dma_vec_t) { .size = SIZE / 2 }, 1, SCI_FLAG_DMA_READ);
 	same(differs(transfer.local.memory, 9, SIZE / 2), -1);
 	memcpy(transfer.local.memory + SIZE / 2, transfer.local.memory, SIZE / 2);
@@ -206,7 +206,7 @@ static void vector_entries(void)
 
 	make_vector(vector, ARRAY_SIZE(vector));
 	transfer_vector(&transfer, vector, 4, 0);
-	/* What the queue was created for is no limit. */
+	/* The number of entries given at the creation of the queue is no limit. */
 	transfer_vector(&transfer, vector, 5, 0);
 	transfer_vector(&transfer, vector, DIS_DMA_MAX_VECLEN, 0);
 	bad(SCI_ERR_MAX_ENTRIES,
@@ -220,7 +220,7 @@ static void vector_entries(void)
 				   NULL, NULL, NULL, 0, &error));
 }
 
-/* Of a vector with an entry that can't be, nothing is copied. */
+/* If a vector has an invalid entry, nothing is copied. */
 static void vector_bad_entry(void)
 {
 	struct transfer transfer = new_transfer(SIZE, 8);
@@ -245,7 +245,7 @@ static void vector_bad_entry(void)
 	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE, transfer.there.memory, 0, SIZE), -1);
 }
 
-/* Entries that follow each other in both segments, in one of them, and in neither. */
+/* Entries that are adjacent in both segments, in one of them, and in neither. */
 static void vector_neighbours(void)
 {
 	struct transfer transfer = new_transfer(SIZE, 1);
@@ -267,7 +267,7 @@ static void vector_neighbours(void)
 	transfer_vector(&transfer, vector, DIS_DMA_MAX_VECLEN, 0);
 	for (i = 0; i < DIS_DMA_MAX_VECLEN; i++)
 		same(peer_differs(&transfer, vector[i].remote_offset, i, vector[i].size), -1);
-	/* Nothing between them. */
+	/* No byte between them has changed. */
 	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE,
 		 transfer.there.memory + vector[0].size, 0, 128), -1);
 	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE, transfer.there.memory + to, 0,
@@ -283,12 +283,12 @@ static void vector_callback(void)
 	make_vector(vector, 64);
 	good(SCIStartDMATransferVec(transfer.queue, transfer.local.segment, transfer.remote, 64,
 				    vector, log_dma, log, SCI_FLAG_USE_CALLBACK, &error));
-	/* Once for all of them. */
+	/* The callback is called once for the whole vector. */
 	called_exactly(log, 1);
 	same(log->call[0].status, SCI_ERR_OK);
 }
 
-/* The vector is the caller's again when the call has returned. */
+/* The caller may change the vector when the call has returned. */
 static void vector_reused(void)
 {
 	struct transfer transfer = new_transfer(SIZE, 64);
@@ -350,7 +350,7 @@ static void user_memory_unaligned(void)
 	}
 }
 
-/* Memory that can't be read is an error, whenever it is found, and no signal. */
+/* Unreadable memory leads to an error, whenever it is found, and not to a signal. */
 static void user_memory_bad(void)
 {
 	struct transfer transfer = new_transfer(SIZE, 1);
@@ -412,7 +412,7 @@ static void abort_posted(void)
 		state = SCIDMAQueueState(transfer.queue);
 		expect(state == SCI_DMAQUEUE_ABORTED || state == SCI_DMAQUEUE_DONE);
 		aborted += state == SCI_DMAQUEUE_ABORTED;
-		/* It is final: waiting and aborting change nothing. */
+		/* The state is final: waiting and aborting change nothing. */
 		same(SCIWaitForDMAQueue(transfer.queue, FOREVER, 0, &error), state);
 		good(SCIAbortDMAQueue(transfer.queue, 0, &error));
 		same(SCIDMAQueueState(transfer.queue), state);
@@ -423,7 +423,9 @@ static void abort_posted(void)
 	good(SCIRemoveDMAQueue(transfer.queue, 0, &error));
 }
 
-/* What an engine is at when it is aborted it may end; after the return nothing is written. */
+/*
+ * An engine may complete the present piece when it is aborted. After the return nothing is written.
+ */
 static void abort_writes_nothing_more(void)
 {
 	struct transfer transfer = new_transfer(16 * MIB, 1);
@@ -475,7 +477,7 @@ static void *abort_soon(void *data)
 	return NULL;
 }
 
-/* Another thread waits for it meanwhile. */
+/* Another thread waits for the transfer meanwhile. */
 static void abort_waited_for(void)
 {
 	struct transfer transfer = new_transfer(16 * MIB, 1);
@@ -494,7 +496,7 @@ static void abort_waited_for(void)
 	}
 }
 
-/* --- Errors under way --- */
+/* --- Errors of transfers in flight --- */
 
 static void dma_peer_gone(void)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * sisci-engine: transfers of two queues that fail, as their engine is lost under them.
+ * sisci-engine: transfers of two queues that fail because their engine is lost.
  *
  *   sisci-engine NODE DEVICE polled|waited
  *
  * NODE of SCIF has the segment of "sisci-loss serve". DEVICE is the PCI device of this node's
- * engine, whose driver is taken away while both queues are posted, and given back. Either
- * queue has to say SCI_DMAQUEUE_ERROR: to a program that polls only, and to one that waits for
- * the second queue first. What is not so ends the program with status 1.
+ * engine. Its driver is unbound while both queues are posted, and bound again. Either queue has to
+ * report SCI_DMAQUEUE_ERROR: to a program that only polls, and to one that waits for the second
+ * queue first. Any fault ends the program with status 1.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define SEGMENT		7001
 #define SIZE		(1024 * 1024)
 #define QUEUES		2
-/* An engine is given up after 5 s; a program that has not ended then hangs. */
+/* The library gives up an engine after 5 s, so a program that has not ended by then hangs. */
 #define LIMIT_SECONDS	60
 
 static sci_desc_t device;
@@ -111,7 +111,7 @@ static sci_dma_queue_state_t wait_for_queue(int i)
 	return state;
 }
 
-/* All of them have ended like that; the last one is asked first. */
+/* Checks that all queues have ended in this state. Asks the last queue first. */
 static void expect_all(sci_dma_queue_state_t (*ask)(int i), sci_dma_queue_state_t expected)
 {
 	int i;
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
 	if (!tell_driver("unbind", argv[2]))
 		die("unbind");
 	expect_all(ask, SCI_DMAQUEUE_ERROR);
-	/* Without the engine, and with what failed long told. */
+	/* The engine is gone, and the failures were reported before. */
 	start_all();
 	expect_all(ask, SCI_DMAQUEUE_DONE);
 	close_all();

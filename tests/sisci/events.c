@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Events of segments that are waited for.
+ * Events of segments, by calls that wait.
  */
 #include "sisci_suite.h"
 
@@ -18,7 +18,7 @@ static void local_connect(void)
 	no_local_event(local.segment);
 }
 
-/* It is waited for before it happens. */
+/* A thread waits before the event occurs. */
 static void local_wakes(void)
 {
 	struct theirs there = exported_by(new_peer(), 4096);
@@ -107,7 +107,7 @@ static void wait_times_out(void)
 	expect(now() - started >= 99);
 }
 
-/* --- A wait that the release of what is waited for ends --- */
+/* --- Waits that end because the segment is released --- */
 
 static void *wait_local(void *data)
 {
@@ -126,7 +126,7 @@ static void *wait_remote(void *data)
 	return NULL;
 }
 
-/* Long enough for the thread to have begun to wait, most of the time. */
+/* Sleeps so long that the thread mostly waits by then. */
 static void let_it_wait(void)
 {
 	poll(NULL, 0, A_MOMENT);
@@ -175,7 +175,7 @@ static void remote_silent(void)
 	struct theirs there = exported_by(new_peer(), 4096);
 	struct remote remote = imported(there);
 
-	/* A connect that was waited for is no event; nor is the end of its availability. */
+	/* A connect that was waited for is no event, nor is the end of availability. */
 	no_remote_event(remote.segment);
 	there(there.peer, THERE_UNAVAILABLE, there.segment, 0);
 	no_remote_event(remote.segment);
@@ -190,7 +190,7 @@ static void remote_notified(void)
 
 	there(there.peer, THERE_UNAVAILABLE, there.segment, SCI_FLAG_NOTIFY);
 	remote_event(remote.segment, SCI_CB_DISCONNECT);
-	/* It is a request: the memory is still there. */
+	/* The event is a request, so the memory still exists. */
 	ask(there.peer, DO_FILL, there.memory, 6, 4096);
 	same(remote_differs(remote.memory, 6, 4096), -1);
 	good(SCIUnmapSegment(remote.map, 0, &error));
@@ -217,7 +217,7 @@ static void remote_force_removed(void)
 	there(there.peer, THERE_UNMAP, there.map);
 	there(there.peer, THERE_REMOVE, there.segment, SCI_FLAG_FORCE_REMOVE);
 	remote_event(remote.segment, SCI_CB_LOST);
-	/* Whatever it shows, it does not hurt. */
+	/* Loads may return anything, but raise no signal. */
 	expect(!load_fails(remote.memory));
 	good(SCIUnmapSegment(remote.map, 0, &error));
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
@@ -230,7 +230,7 @@ static void remote_removed(void)
 
 	there(there.peer, THERE_UNMAP, there.map);
 	there(there.peer, THERE_REMOVE, there.segment, 0);
-	/* Who is connected keeps the memory. */
+	/* A connected importer keeps the memory. */
 	no_remote_event(remote.segment);
 }
 
@@ -279,7 +279,7 @@ static void remote_each(void)
 	remote_event(two.segment, SCI_CB_DISCONNECT);
 }
 
-/* Only the last of those that are too many is kept. */
+/* If there are too many events, the library keeps only the last of the excess ones. */
 static void too_many(void)
 {
 	struct local local = exported(4096);

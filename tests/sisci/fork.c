@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A child that uses the library after its parent has: it begins anew, and the parent goes on.
+ * A child that uses the library after its parent: the child starts from scratch, and the parent
+ * goes on.
  */
 #include <sched.h>
 #include <sys/syscall.h>
@@ -8,7 +9,7 @@
 
 #include "sisci_suite.h"
 
-/* What the parent has, and the child sees. */
+/* Resources of the parent, as the child sees them. */
 struct parent {
 	struct local local;
 	struct remote remote;
@@ -30,7 +31,7 @@ static struct parent new_parent(void)
 	return parent;
 }
 
-/* Nothing of it has changed, and no thread of the library is busy. */
+/* Checks that nothing has changed, and that no thread of the library is busy. */
 static void goes_on(struct parent *parent)
 {
 	unsigned int node, adapter;
@@ -42,7 +43,7 @@ static void goes_on(struct parent *parent)
 	good(SCITriggerInterrupt(parent->trigger, 0, &error));
 	good(SCIWaitForInterrupt(parent->interrupt, FOREVER, 0, &error));
 	no_remote_event(parent->remote.segment);
-	/* Its own connect and nothing else. */
+	/* The segment has the event of its own connect, and no other. */
 	good(same(SCIWaitForLocalSegmentEvent(parent->local.segment, &node, &adapter, FOREVER, 0,
 					      &error), SCI_CB_CONNECT));
 	no_local_event(parent->local.segment);
@@ -66,7 +67,7 @@ static void fork_child_terminates(void)
 	goes_on(&parent);
 }
 
-/* All handles are stale, also where the child has something in the same place. */
+/* Checks that all handles are stale, also if the child has another resource at the same address. */
 static void all_is_stale(struct parent *parent, sci_error_t expected)
 {
 	sci_map_t map;
@@ -94,7 +95,7 @@ static void live_in_child(void *data)
 	sci_remote_segment_t theirs;
 	sci_desc_t device;
 
-	/* The first call of all. */
+	/* This is the first call of the child. */
 	bad(SCI_ERR_NOT_INITIALIZED, SCICheckSequence(parent->sequence, 0, &error));
 	SCIFlush(parent->sequence, 0);
 	SCIStoreBarrier(parent->sequence, 0);
@@ -105,7 +106,7 @@ static void live_in_child(void *data)
 	all_is_stale(parent, STALE);
 	own = new_parent();
 	all_is_stale(parent, STALE);
-	/* That of the parent is a segment like others. */
+	/* The parent's segment is a remote segment like others. */
 	good(SCIConnectSegment(own.local.device, &theirs, own_id(), parent->local.id, ADAPTER,
 			       NULL, NULL, FOREVER, 0, &error));
 	good(SCIDisconnectSegment(theirs, 0, &error));
@@ -120,7 +121,7 @@ static void fork_child_starts_anew(void)
 	unsigned int node, adapter;
 
 	child_passed(in_child(live_in_child, &parent));
-	/* The child's, behind that of the parent. */
+	/* The child's event comes behind that of the parent. */
 	local_event(parent.local.segment, SCI_CB_CONNECT);
 	local_event(parent.local.segment, SCI_CB_CONNECT);
 	local_event(parent.local.segment, SCI_CB_DISCONNECT);
@@ -130,7 +131,7 @@ static void fork_child_starts_anew(void)
 	goes_on(&parent);
 }
 
-/* Neither the C library nor what it calls around fork() knows of it. */
+/* Forks without the C library, so that no function runs around the fork. */
 static void fork_unseen(void)
 {
 	struct parent parent = new_parent();
@@ -153,7 +154,7 @@ static void fork_unseen(void)
 	goes_on(&parent);
 }
 
-/* A child of a child. */
+/* Forks a child of the child. */
 static void nest(void *data)
 {
 	int depth = *(int *)data - 1;
@@ -178,7 +179,7 @@ static void fork_nested(void)
 	goes_on(&parent);
 }
 
-/* --- While other threads are in the midst of calls --- */
+/* --- Forks while other threads are in the middle of calls --- */
 
 static volatile bool is_over;
 
@@ -271,7 +272,7 @@ static void fork_in_callback(void)
 	good(SCITriggerInterrupt(connect_interrupt(parent.local.device, own_id(), number), 0,
 				 &error));
 	wait_until(__atomic_load_n(&child, __ATOMIC_ACQUIRE));
-	/* It has no other thread, and ends with this one. */
+	/* The child has no other thread, and ends with this one. */
 	child_passed(child);
 	called_exactly(log, 1);
 	goes_on(&parent);

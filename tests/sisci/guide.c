@@ -11,7 +11,7 @@ static __s64 receiver(struct peer *peer, __s64 *segment)
 {
 	__s64 device = there(peer, THERE_OPEN), memory;
 
-	/* That of the case before may not be gone yet. */
+	/* The segment of the case before may still exist. */
 	wait_until((*segment = ask(peer, THERE_CREATE, device, SEGMENT, 4096, 0)));
 	memory = there(peer, THERE_MAP_LOCAL, *segment, 0, 4096, 0);
 	there(peer, THERE_STORE, memory, ~PRINT_COMMAND, 4);
@@ -20,7 +20,7 @@ static __s64 receiver(struct peer *peer, __s64 *segment)
 	return memory;
 }
 
-/* Examples 4-1 and 4-2; the receiver removes what is still mapped, which is an error. */
+/* Examples 4-1 and 4-2. The receiver removes a segment that is still mapped, which is an error. */
 static void guide_remote_memory(void)
 {
 	struct peer *peer = new_peer();
@@ -66,7 +66,7 @@ static void guide_dma(void)
 	good(SCIOpen(&device, 0, &error));
 	good(SCICreateSegment(device, &local, id, 4, 0, 0, 0, &error));
 	good(address = SCIMapLocalSegment(local, &map, 0, 4, 0, 0, &error));
-	/* What the guide forgets in its example, and says in its text. */
+	/* The guide's example lacks this call, which its text demands. */
 	good(SCIPrepareSegment(local, ADAPTER, 0, &error));
 	good(SCICreateDMAQueue(device, &queue, ADAPTER, 1, 0, &error));
 	good(SCIConnectSegment(device, &remote, peer_id(peer), SEGMENT, ADAPTER, 0, 0,

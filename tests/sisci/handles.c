@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Handles that are not what the call wants: NULL, of another kind, released, made up.
+ * Invalid handles: NULL, of another kind, released, made up.
  */
 #include "sisci_suite.h"
 
-/* Every call that takes such a handle has to refuse it. */
+/* Checks that every call that takes such a handle refuses it. */
 static void refused_as_device(void *handle)
 {
 	sci_remote_data_interrupt_t remote_data;
@@ -81,7 +81,7 @@ static void refused_as_sequence(void *handle)
 	bad(STALE, SCIRemoveSequence(handle, 0, &error));
 	bad(STALE, SCIStartSequence(handle, 0, &error));
 	bad(STALE, SCICheckSequence(handle, 0, &error));
-	/* These have no error to give. */
+	/* These calls return no error. */
 	SCIFlush(handle, 0);
 	SCIStoreBarrier(handle, 0);
 }
@@ -95,7 +95,7 @@ static void refused_as_queue(void *handle)
 	bad(STALE, SCIAbortDMAQueue(handle, 0, &error));
 	bad(STALE, SCIStartDmaTransfer(handle, local.segment, NULL, 0, 8, 0, NULL, NULL, 0,
 				       &error));
-	/* An error it has none, a state it can't be told from one that failed. */
+	/* The call returns no error, and its state is that of a failed transfer. */
 	SCIDMAQueueState(handle);
 }
 
@@ -162,7 +162,7 @@ static void handles_other_kind(void)
 	refused_as_queue(local.map);
 	refused_as_interrupt(new_queue(local.device, 1));
 	refused_as_queue(new_interrupt(local.device, &number, 0));
-	/* They are as they were. */
+	/* The resources have not changed. */
 	good(SCIUnmapSegment(remote.map, 0, &error));
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
 	good(SCIUnmapSegment(local.map, 0, &error));
@@ -291,7 +291,7 @@ static void flags_unknown(void)
 	refuses_flag(SCICreateInterrupt(local.device, &interrupt, ADAPTER, &number, NULL, NULL,
 					flag, &error));
 	refuses_flag(SCIProbeNode(local.device, ADAPTER, own_id(), flag, &error));
-	/* None of them has done anything. */
+	/* The refused calls have had no effect. */
 	good(SCIRemoveSequence(sequence, 0, &error));
 	good(SCIRemoveDMAQueue(queue, 0, &error));
 	good(SCIUnmapSegment(remote.map, 0, &error));

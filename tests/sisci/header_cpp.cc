@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The same for C++, with a callback that is a lambda.
+// The header is enough for C++, too, with a lambda as callback.
 #include <sisci_api.h>
 
 extern "C" int in_cpp(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Peers that are no users of this library, and mean no good.
+ * Hostile peers that do not use this library.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "sisci_suite.h"
 
-/* What tools/lib/sisci/src/protocol.rs says. */
+/* The head of a message, as in tools/lib/sisci/src/protocol.rs. */
 struct head {
 	__u32 magic;
 	__u16 kind;
@@ -25,7 +25,7 @@ struct head {
 
 struct hello {
 	struct head head;
-	/* As halves: there is nothing behind the number. */
+	/* The token is in halves, so that the structure has no padding behind the number. */
 	__u32 token[2];
 	__u32 number;
 };
@@ -47,7 +47,7 @@ static struct head head(__u16 kind, __u32 length, __u32 argument)
 	};
 }
 
-/* Connects, and says nothing yet. Waits for nobody with O_NONBLOCK. */
+/* Connects, and sends nothing. With O_NONBLOCK it does not wait. */
 static int silent(__u32 class, __u32 number, int flags)
 {
 	struct scif_connect_name to = {
@@ -88,9 +88,9 @@ static struct welcome greeted(__u32 class, __u32 number, int *endpoint)
 	return welcomed(*endpoint);
 }
 
-/* --- Connections that say nothing --- */
+/* --- Connections that send nothing --- */
 
-/* More than there may be at a time, of all names. */
+/* More connections than the library keeps at a time, for all names. */
 #define SILENT	100
 
 static void silent_connections(void)
@@ -119,7 +119,7 @@ struct stream {
 	struct head frame;
 };
 
-/* Until it is hung up on. */
+/* Sends until the other side closes. */
 static void send_until_the_end(void *data)
 {
 	struct stream *stream = data;
@@ -150,7 +150,7 @@ static void importer_streams(void)
 	own_remote(&local);
 }
 
-/* Triggers that nobody waits for, without data, which count all the same. */
+/* Sends triggers without data for which no thread waits. They count all the same. */
 static void trigger_streams(void)
 {
 	struct local local = exported(4096);
@@ -177,7 +177,7 @@ static void trigger_streams(void)
 		same(length, 0);
 	}
 	same(error, SCI_ERR_TIMEOUT);
-	/* What may wait here, and what may wait in a connection, in triggers of 16 bytes. */
+	/* The limit of waiting triggers here, and of triggers of 16 bytes in a connection. */
 	expect(i > 0 && i <= 65536 + 1024 + (16 << 20) / 16);
 }
 
@@ -201,7 +201,7 @@ static void tell(int fd)
 	expect_value(write(fd, "x", 1), 1);
 }
 
-/* Has a segment, and no room for a connection until it is asked to make some. */
+/* Exports a segment without a free descriptor for connections, until the parent asks for some. */
 static void export_without_room(void *data)
 {
 	struct exporter *exporter = data;
@@ -220,12 +220,12 @@ static void export_without_room(void *data)
 	while ((fd = dup(0)) >= 0)
 		last = fd;
 	tell(exporter->said[1]);
-	/* Several want to connect now. */
+	/* Several importers want to connect now. */
 	await(exporter->asked[0]);
 	before = cpu_milliseconds();
 	poll(NULL, 0, 400);
 	expect(cpu_milliseconds() - before < 200);
-	/* Room for three. */
+	/* Frees three descriptors. */
 	close(last);
 	close(last - 1);
 	close(last - 2);
@@ -243,14 +243,14 @@ static void no_descriptors(void)
 	expect_value(pipe(exporter.said), 0);
 	expect_value(pipe(exporter.asked), 0);
 	child = in_child(export_without_room, &exporter);
-	/* So that the end of the child ends the wait, too. */
+	/* Closes the writing end here, so that the end of the child ends the wait, too. */
 	close(exporter.said[1]);
 	await(exporter.said[0]);
 	for (i = 0; i < 8; i++)
 		endpoint[i] = silent(SCIF_NAME_SEGMENT, exporter.id, O_NONBLOCK);
 	tell(exporter.asked[1]);
 	await(exporter.said[0]);
-	/* All get their turn: those who say nothing make room for the others. */
+	/* All connections get their turn: silent ones are closed to make room. */
 	for (i = 0; i < 8; i++) {
 		struct pollfd fd = { .fd = endpoint[i], .events = POLLOUT };
 
@@ -258,13 +258,13 @@ static void no_descriptors(void)
 		accepted += !(fd.revents & POLLERR);
 	}
 	expect(accepted > 0);
-	/* An importer that says what it wants is heard. */
+	/* An importer that sends a request is served. */
 	greeted(SCIF_NAME_SEGMENT, exporter.id, endpoint);
 	tell(exporter.asked[1]);
 	child_passed(child);
 }
 
-/* --- What connections are known by --- */
+/* --- Tokens of connections --- */
 
 static void tokens_are_random(void)
 {
@@ -275,17 +275,17 @@ static void tokens_are_random(void)
 	first = greeted(SCIF_NAME_SEGMENT, local.id, &endpoint);
 	second = greeted(SCIF_NAME_SEGMENT, local.id, &endpoint);
 	expect(first.token && second.token);
-	/* No half says anything about the other one's. */
+	/* The halves do not depend on each other. */
 	expect(first.token >> 32 != second.token >> 32);
 	expect((__u32)first.token + 1 != (__u32)second.token);
 	expect(first.token >> 32 != (__u32)getpid());
 }
 
-/* --- An owner of a segment that gives what is none --- */
+/* --- An owner of a segment that passes an invalid file --- */
 
 #define NAME_OF_SOCKET	0x1234567800000000ull
 
-/* Listens under the name of a segment, and for those that have been told of the socket. */
+/* Listens under the name of a segment, for importers that have got the name of the socket. */
 static int scif_listener(__u32 id)
 {
 	int endpoint = expect_ok(scif_open());
@@ -352,7 +352,7 @@ struct giver {
 	int ready[2];
 };
 
-/* How many of its files are none; one that is good follows. */
+/* Number of its files that are invalid. A valid one follows. */
 #define NOT_GOOD	6
 
 static void give_all_kinds(void *data)
@@ -362,7 +362,7 @@ static void give_all_kinds(void *data)
 	char path[64] = "/tmp/sisci-hostile-XXXXXX", again[64];
 	int files[NOT_GOOD + 1];
 
-	/* None; no memory; may become smaller; is smaller; can't be written to; is a device. */
+	/* No file; no memory; shrinkable; too small; read-only; a device. */
 	files[0] = -1;
 	files[1] = mkstemp(path);
 	expect_ok(files[1]);

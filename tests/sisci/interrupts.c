@@ -4,7 +4,7 @@
  */
 #include "sisci_suite.h"
 
-/* An interrupt here that a peer is connected to. */
+/* An interrupt of this process to which a peer is connected. */
 struct incoming {
 	sci_desc_t device;
 	sci_local_interrupt_t local;
@@ -40,7 +40,7 @@ static void number_auto(void)
 	unsigned int number[32], i, j;
 
 	for (i = 0; i < ARRAY_SIZE(number); i++) {
-		/* It is only written. */
+		/* The call only writes to the number. */
 		number[i] = 1;
 		new_interrupt(device, &number[i], 0);
 		for (j = 0; j < i; j++)
@@ -134,10 +134,10 @@ static void trigger_kept(void)
 {
 	struct incoming incoming = new_incoming(0);
 
-	/* Nobody waits: however many there are, they count as one. */
+	/* No thread waits, so all triggers count as one. */
 	trigger(&incoming, 5);
 	good(SCIWaitForInterrupt(incoming.local, FOREVER, 0, &error));
-	/* The last of them may have come a moment later. */
+	/* The last trigger may have arrived a moment later. */
 	before_call();
 	SCIWaitForInterrupt(incoming.local, A_MOMENT, 0, &error);
 	none_waits(incoming.local);
@@ -178,7 +178,7 @@ static void connectors_many(void)
 	for (i = 0; i < 4; i++)
 		end_good(peer[i]);
 	none_waits(interrupt);
-	/* One that goes does not matter to the others. */
+	/* The end of one connection does not affect the others. */
 	there(peer[0], THERE_DISCONNECT_INTERRUPT, remote[0]);
 	begin(peer[1], DO_DIE);
 	wait_for_death(peer[1]);
@@ -237,7 +237,7 @@ static void removed_is_gone(void)
 {
 	struct incoming incoming = new_incoming(0);
 
-	/* With a connector. */
+	/* The interrupt has a connection. */
 	good(SCIRemoveInterrupt(incoming.local, 0, &error));
 	wait_until((ask(incoming.peer, THERE_TRIGGER, incoming.remote, 1), errno != SCI_ERR_OK));
 	there_bad(incoming.peer, SCI_ERR_NOT_CONNECTED, THERE_TRIGGER, incoming.remote, 1);
@@ -281,7 +281,7 @@ static void interrupt_cancelled(void)
 	thread_result(two);
 }
 
-/* Data that was stored before is there. */
+/* Data stored before the trigger has arrived. */
 static void after_stores(void)
 {
 	struct remote remote = new_remote(8192);

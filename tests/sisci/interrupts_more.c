@@ -16,7 +16,7 @@ static sci_local_interrupt_t with_callback(sci_desc_t device, unsigned int *numb
 	return interrupt;
 }
 
-/* A peer that is connected to an interrupt of this node. */
+/* Connects a peer to an interrupt of this node. */
 static __s64 connected_there(struct peer *peer, unsigned int number)
 {
 	return there(peer, THERE_CONNECT_INTERRUPT, there(peer, THERE_OPEN), own_id(), number);
@@ -103,7 +103,7 @@ static void trigger_back(struct call_log *log)
 		good(SCITriggerInterrupt(remote, 0, &error));
 }
 
-/* Two callbacks that trigger each other. */
+/* Two callbacks trigger each other. */
 static void interrupt_ping_pong(void)
 {
 	struct call_log *one = new_log(), *two = new_log();
@@ -163,7 +163,7 @@ static void interrupt_removed_no_callback(void)
 	}
 }
 
-/* --- Shared --- */
+/* --- Shared interrupts --- */
 
 #define SHARED	(SCI_FLAG_SHARED_INT | SCI_FLAG_FIXED_INTNO)
 
@@ -187,7 +187,7 @@ static void shared_reaches_all(void)
 		bad(SCI_ERR_TIMEOUT, SCIWaitForInterrupt(interrupt[i], 0, 0, &error));
 }
 
-/* Of several processes of one node. */
+/* A shared interrupt of several processes of one node. */
 static void shared_by_processes(void)
 {
 	struct peer *one = new_peer(), *two = new_peer();
@@ -201,7 +201,7 @@ static void shared_by_processes(void)
 	good(SCITriggerInterrupt(remote, 0, &error));
 	there(one, THERE_WAIT_INTERRUPT, of_one, FOREVER);
 	there(two, THERE_WAIT_INTERRUPT, of_two, FOREVER);
-	/* When one has gone the other is still there. */
+	/* If one process removes it, the other still has it. */
 	there(one, THERE_REMOVE_INTERRUPT, of_one);
 	good(SCITriggerInterrupt(remote, 0, &error));
 	there(two, THERE_WAIT_INTERRUPT, of_two, FOREVER);
@@ -237,7 +237,7 @@ static void shared_all_gone(void)
 	same(error, SCI_ERR_NOT_CONNECTED);
 }
 
-/* --- Many --- */
+/* --- Many waits and connections --- */
 
 static void *wait_for_ten(void *data)
 {
@@ -248,7 +248,7 @@ static void *wait_for_ten(void *data)
 	return NULL;
 }
 
-/* Each trigger of a counting interrupt is for one of those who wait. */
+/* Each trigger of a counting interrupt wakes one of the waiting threads. */
 static void waiters_share(void)
 {
 	unsigned int number = 0, i;
@@ -272,7 +272,7 @@ static void *wait_until_removed(void *data)
 	return (void *)(long)(error == SCI_ERR_CANCELLED || error == STALE);
 }
 
-/* Who waits may be on the way out of the wait when all is released. */
+/* A waiting thread may be returning from its wait when all is released. */
 static void removed_and_closed(void)
 {
 	sci_local_interrupt_t interrupt;
@@ -294,7 +294,7 @@ static void removed_and_closed(void)
 	}
 }
 
-/* Those who came and went leave nothing, though nobody waits. */
+/* Connections that come and go leave nothing behind, though no thread waits. */
 static void connectors_go(void)
 {
 	struct rlimit limit = { .rlim_cur = 128, .rlim_max = 128 };
@@ -309,7 +309,7 @@ static void connectors_go(void)
 		good(SCITriggerInterrupt(remote, 0, &error));
 		good(SCIDisconnectInterrupt(remote, 0, &error));
 	}
-	/* And none of what they have triggered is lost. */
+	/* None of their triggers is lost. */
 	for (i = 0; i < 300; i++)
 		good(SCIWaitForInterrupt(interrupt, FOREVER, 0, &error));
 	bad(SCI_ERR_TIMEOUT, SCIWaitForInterrupt(interrupt, 0, 0, &error));
@@ -329,7 +329,7 @@ static void interrupts_many(void)
 	}
 	for (i = 0; i < 64; i += 2)
 		good(SCITriggerInterrupt(remote[i], 0, &error));
-	/* Each reaches its own. */
+	/* Each trigger reaches its own interrupt. */
 	for (i = 0; i < 64; i += 2) {
 		there(peer, THERE_WAIT_INTERRUPT, interrupt[i], FOREVER);
 		there_bad(peer, SCI_ERR_TIMEOUT, THERE_WAIT_INTERRUPT, interrupt[i + 1], 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The library as a whole: begin and end, virtual devices.
+ * The library as a whole: its initialization and its end, virtual devices.
  */
 #include "sisci_suite.h"
 
-/* One call of each kind; all of them have to give the error. */
+/* Makes one call of each kind. All have to return this error. */
 static void all_give(sci_error_t expected, sci_desc_t device)
 {
 	sci_remote_interrupt_t remote_interrupt;
@@ -70,7 +70,7 @@ static void initialize_again(void)
 		SCITerminate();
 	}
 	good(SCIInitialize(0, &error));
-	/* That of another life. */
+	/* The handle is from before the library was ended. */
 	bad(STALE, SCIClose(device, 0, &error));
 }
 
@@ -177,7 +177,7 @@ static void close_busy(void)
 	bad(SCI_ERR_BUSY, SCIClose(device, 0, &error));
 	good(SCIRemoveDMAQueue(queue, 0, &error));
 	good(SCIClose(device, 0, &error));
-	/* Of the other device nothing was released. */
+	/* No resource of the other device was released. */
 	bad(SCI_ERR_BUSY, SCIClose(local.device, 0, &error));
 	good(SCIUnmapSegment(local.map, 0, &error));
 	bad(SCI_ERR_BUSY, SCIClose(local.device, 0, &error));
@@ -212,7 +212,7 @@ static void close_busy_interrupts(void)
 	good(SCIClose(other, 0, &error));
 }
 
-/* More than the guide says: programs do so. */
+/* A device holds more resources than the guide says, as programs rely on this. */
 static void device_holds_many(void)
 {
 	sci_local_segment_t segment[8];

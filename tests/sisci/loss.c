@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * sisci-loss: stores that are checked, DMA and interrupts without end, and what becomes of them
- * when the other side goes.
+ * sisci-loss: checked stores, DMA and interrupts without end, and their results when the other side
+ * is lost.
  *
  *   sisci-loss serve            has the segment and the interrupt
  *   sisci-loss run NODE HOW     uses those of that node of SCIF until it goes
  *
- * HOW is what happens when "under way" was said. "process": the process of the other side ends;
- * "node": its node ends, and begins another life when "out of reach" was said; "flap": the link
- * goes, and comes back when that was said. What is not as documented ends the program with
- * status 1.
+ * HOW is the event after "under way" was printed. "process": the process of the other side ends.
+ * "node": its node ends, and starts again after "out of reach" was printed. "flap": the link fails,
+ * and comes back after "out of reach" was printed. Any result that differs from the documentation
+ * ends the program with status 1.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -27,10 +27,10 @@
 #define SEGMENT		7001
 #define INTERRUPT	7002
 #define SIZE		(1024 * 1024)
-/* Where words are stored that are checked, and where DMA writes to. */
+/* Offset of checked words, and offset of the target of DMA. */
 #define WORDS		1024
 #define DMA_AT		(SIZE / 2)
-/* After so many of each kind all are under way. */
+/* Number of each kind after which all are in flight. */
 #define SOME		20
 
 static const char *const reasons[] = {
@@ -78,7 +78,7 @@ static void set(int *value, int to)
 	__atomic_store_n(value, to, __ATOMIC_RELEASE);
 }
 
-/* --- The side that has the segment --- */
+/* --- The side with the segment --- */
 
 static sci_callback_action_t tell(void *arg, sci_local_segment_t segment,
 				  sci_segment_cb_reason_t reason, unsigned int node,
@@ -134,20 +134,20 @@ static int serve(void)
 	return 0;
 }
 
-/* --- The side that uses it --- */
+/* --- The side that uses the segment --- */
 
 static sci_desc_t device;
 static sci_remote_segment_t segment;
 static sci_map_t map;
-/* Stored to all the time; and the same, to look at: what is stored after a loss can be read. */
+/* The map for stores, and another one for loads: data stored after a loss can be read there. */
 static sci_map_t map_of_view;
 static volatile unsigned int *memory;
 static const volatile unsigned int *view;
 static unsigned int node;
 
-/* What has happened to the segment, and when the threads are to end. */
+/* Events of the segment, and whether the threads have to end. */
 static int out_of_reach, back, lost, stopping;
-/* How many were good, and how many were not. */
+/* Numbers of successful operations, and of failed ones. */
 static int stores, stores_lost, transfers, transfers_lost, triggers, triggers_lost;
 
 static void count(int *counter)
@@ -173,7 +173,7 @@ static void wait_for(const int *value)
 		nap();
 }
 
-/* Stores a block, and once more if the check says so: what was checked is there. */
+/* Stores a block, and once more if the check fails. Checked data has arrived. */
 static void *store(void *data)
 {
 	sci_sequence_t sequence;
@@ -186,7 +186,10 @@ static void *store(void *data)
 	for (round = 0; !is(&stopping); round++) {
 		if (status != SCI_SEQ_OK) {
 			status = SCIStartSequence(sequence, 0, &error);
-			/* A segment that is lost never begins again; its callback says so, too. */
+			/*
+			 * A sequence to a lost segment never starts again. The callback reports the
+			 * loss, too.
+			 */
 			if (error == SCI_ERR_SEGMENT_NOT_CONNECTED)
 				wait_for(&lost);
 			else
@@ -244,7 +247,9 @@ static void *transfer(void *data)
 			nap();
 			continue;
 		}
-		/* It comes, whatever happens: if not, the test takes this for hung. */
+		/*
+		 * The callback comes in any case. If it does not, the test regards this as a hang.
+		 */
 		while (!is(&ending.ended))
 			nap();
 		good = ending.status == SCI_ERR_OK;
@@ -279,7 +284,10 @@ static void *trigger(void *data)
 			continue;
 		}
 		count(&triggers_lost);
-		/* Anew, as it may have been another life that it was connected to. */
+		/*
+		 * Connects anew, because the old connection may belong to an earlier life of the
+		 * node.
+		 */
 		SCIDisconnectInterrupt(interrupt, 0, &error);
 		check("SCIDisconnectInterrupt");
 		interrupt = NULL;
@@ -291,7 +299,7 @@ static void *trigger(void *data)
 	return NULL;
 }
 
-/* So much more of each than there was. */
+/* Waits for further successes of each kind. */
 static void wait_for_more(const int *one, const int *two, const int *three)
 {
 	int of_one = *one, of_two = *two, of_three = *three;
@@ -302,7 +310,7 @@ static void wait_for_more(const int *one, const int *two, const int *three)
 		nap();
 }
 
-/* What holds as long as the node is out of reach. */
+/* Checks the rules that hold as long as the node is out of reach. */
 static void check_out_of_reach(void)
 {
 	sci_remote_segment_t other;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps of local and remote segments: where, what part, how.
+ * Maps of local and remote segments: addresses, parts, flags.
  */
 #include <sys/mman.h>
 
 #include "sisci_suite.h"
 
-/* Either kind, by the same arguments. */
+/* A local and a remote segment, for which calls take the same arguments. */
 struct either {
 	struct local local;
 	struct remote remote;
@@ -60,7 +60,7 @@ static void map_offset_alignment(void)
 	}
 }
 
-/* What is mapped begins where it was asked for, not with its page. */
+/* A map begins at the requested offset, not at its page. */
 static void map_within_page(void)
 {
 	const size_t offset = 4096 + 264, size = 4096;
@@ -84,7 +84,7 @@ static void map_within_page(void)
 	same(either.remote.memory[offset], 19);
 	same(either.remote.memory[offset + size - 1], 20);
 	good(SCIUnmapSegment(map, 0, &error));
-	/* At an address that is as far within its page. */
+	/* The wanted address has the same offset within its page. */
 	room = mmap(NULL, 4 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(room, 4 * 4096);
 	bad(SCI_ERR_ILLEGAL_ADDRESS,
@@ -160,7 +160,7 @@ static void map_twice(void)
 						     8192, NULL, 0, &error));
 	fill_remote(remote[0], 4, 8192);
 	same(remote_differs(remote[1], 4, 8192), -1);
-	/* In the order in which they were made; the other stays. */
+	/* Unmaps in the order of mapping. The other map stays. */
 	good(SCIUnmapSegment(remote_map[0], 0, &error));
 	same(remote_differs(remote[1], 4, 8192), -1);
 	good(SCIUnmapSegment(remote_map[1], 0, &error));
@@ -201,7 +201,7 @@ static void map_read_only(void)
 	same(ask(there->peer, DO_DIFFERS, there->memory, 9, 4096), -1);
 }
 
-/* An address at which nothing is, and room for so much. */
+/* Returns an address with free address space of this size. */
 static void *free_address(size_t size)
 {
 	void *address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -244,7 +244,7 @@ static void map_fixed_taken(void)
 	    SCIMapRemoteSegment(either.remote.segment, &map, 0, 4096, taken,
 				SCI_FLAG_FIXED_MAP_ADDR, &error));
 	same(differs(taken, 1, PAGE), -1);
-	/* One that no map can have. */
+	/* No map can have this address. */
 	bad(SCI_ERR_ILLEGAL_ADDRESS,
 	    SCIMapLocalSegment(either.local.segment, &map, 0, 4096, (char *)free_address(PAGE) + 8,
 			       SCI_FLAG_FIXED_MAP_ADDR, &error));
@@ -267,7 +267,7 @@ static void map_address_ignored(void)
 	expect(local != taken && remote != taken);
 }
 
-/* A segment that is not prepared yet can be mapped, and what is in it then stays. */
+/* A segment can be mapped before it is prepared, and its content stays. */
 static void map_before_available(void)
 {
 	struct local local = created(4096);
@@ -282,7 +282,7 @@ static void map_before_available(void)
 	wait_until(differs(local.memory, 56, 4096) == -1);
 }
 
-/* Which instructions reach the memory is a hint: it is mapped as any other. */
+/* The flag for the kind of instructions is a hint, and the map is like any other. */
 static void map_ports(void)
 {
 	struct either either = both_kinds(4096);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is left of a process that ends, however it does; fork and exec.
+ * Resources of a process that ends in any way; fork and exec.
  */
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "sisci_suite.h"
 
-/* Whether all names of a peer can be taken again; they are when it is gone. */
+/* Checks that all names of a peer become free, which they do when the peer has ended. */
 static void names_are_free(struct peer *peer, unsigned int id)
 {
 	struct peer *other = new_peer();
@@ -65,7 +65,7 @@ static void killed_exporter_leaves_memory(void)
 	ask(there->peer, DO_FILL, there->memory, 3, MIB);
 	begin(there->peer, DO_DIE);
 	remote_event(remote.segment, SCI_CB_LOST);
-	/* Whatever is read there, and written, nobody is hurt. */
+	/* Loads and stores may have any result, but raise no signal. */
 	expect(!load_fails(remote.memory) && !store_fails(remote.memory + MIB - 1));
 	good(SCIUnmapSegment(remote.map, 0, &error));
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
@@ -91,7 +91,7 @@ static void killed_importer_unpins(void)
 	wait_until(pinned() <= before);
 }
 
-/* The peer stores without end while the segment goes away. */
+/* Runs in a peer: stores without end while the segment disappears. */
 static __s64 store_without_end(const __s64 *argument)
 {
 	volatile __u32 *memory = (volatile __u32 *)argument[0];
@@ -115,7 +115,7 @@ static void killed_while_storing(void)
 		wait_until(*(volatile __u32 *)(local.memory + 4092));
 		good(SCISetSegmentUnavailable(local.segment, ADAPTER, SCI_FLAG_FORCE_DISCONNECT,
 					      &error));
-		/* It is cut off, and its stores go nowhere. */
+		/* The peer is cut off, and its stores have no effect. */
 		memset(local.memory, 0, 8192);
 		good(SCISetSegmentAvailable(local.segment, ADAPTER, 0, &error));
 		same(end(importer.peer), 0);
@@ -128,7 +128,7 @@ static void killed_while_storing(void)
 	}
 }
 
-/* All there is, again and again. */
+/* Uses all features, again and again. */
 static void live_without_end(void *data)
 {
 	unsigned int number = 0, length;
@@ -191,7 +191,7 @@ static void fork_leaves_parent(void)
 	sci_local_interrupt_t interrupt = new_interrupt(remote.device, &number, 0);
 
 	child_passed(in_child(do_nothing, NULL));
-	/* All is as it was. */
+	/* The resources have not changed. */
 	ask(there->peer, DO_FILL, there->memory, 5, 8192);
 	same(remote_differs(remote.memory, 5, 8192), -1);
 	good(SCITriggerInterrupt(connect_interrupt(remote.device, own_id(), number), 0, &error));
@@ -205,7 +205,7 @@ static void wait_for_signal(void *data)
 		pause();
 }
 
-/* A child that does not care keeps no name of the parent's. */
+/* A child that closes nothing keeps no name of its parent. */
 static void fork_keeps_no_names(void)
 {
 	struct local local = created(4096);
@@ -237,7 +237,7 @@ static void take_and_exec(void *data)
 	fail("/bin/sleep: %s", strerror(errno));
 }
 
-/* The program that comes after it has nothing of it. */
+/* The program started by exec inherits no resources. */
 static void exec_closes(void)
 {
 	unsigned int id = new_id();
@@ -269,7 +269,7 @@ static void child_of_its_own(void *data)
 	SCITerminate();
 }
 
-/* Before the parent begins. */
+/* Forks before the parent uses the library. */
 static void fork_first(void)
 {
 	pid_t one = in_child(child_of_its_own, NULL), two = in_child(child_of_its_own, NULL);

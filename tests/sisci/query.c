@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SCIQuery and SCIProbeNode: what there is.
+ * SCIQuery and SCIProbeNode.
  */
 #include "sisci_suite.h"
 
@@ -13,7 +13,7 @@ static void query_string(unsigned int command)
 	memset(text, 'x', sizeof(text));
 	good(SCIQuery(command, &query, 0, &error));
 	expect(memchr(text, 0, sizeof(text)) && text[0]);
-	/* Nothing is written behind the end of a shorter one. */
+	/* The call writes nothing behind the end of a shorter buffer. */
 	memset(shorter, 'x', sizeof(shorter));
 	query.str = shorter;
 	query.length = 4;
@@ -73,7 +73,7 @@ static void query_adapter_numbers(void)
 
 static void query_link(void)
 {
-	/* The own node can always be reached; whether there is a link is another thing. */
+	/* The own node can always be reached, whether there is a link or not. */
 	if (run.topology == TOPOLOGY_TWO || run.topology == TOPOLOGY_THREE) {
 		same(of_adapter(SCI_Q_ADAPTER_LINK_OPERATIONAL), 1);
 		expect(of_adapter(SCI_Q_ADAPTER_NUMBER_OF_LINKS) >= (unsigned int)run.peers);
@@ -92,7 +92,7 @@ static void query_alignments(void)
 	sci_dma_queue_t queue = new_queue(local.device, 1);
 
 	expect(size && offset && size + offset <= 64);
-	/* What it says is enough is enough. */
+	/* Sizes and offsets that the query returns work. */
 	good(SCIStartDmaTransfer(queue, local.segment, remote.segment, offset, size, offset, NULL,
 				 NULL, 0, &error));
 	same(SCIWaitForDMAQueue(queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
@@ -200,7 +200,7 @@ static void query_remote_address(void)
 		.subcommand = SCI_Q_REMOTE_SEGMENT_IOADDR,
 	};
 
-	/* Memory of this node is no window of a bridge. */
+	/* Memory of this node is not behind a window of a bridge. */
 	if (peer_node(remote.there.peer) != own_node()) {
 		good(SCIQuery(SCI_Q_REMOTE_SEGMENT, &query, 0, &error));
 		expect(query.data.ioaddr);
@@ -228,7 +228,7 @@ static void probe_peer(void)
 	good(expect(SCIProbeNode(device, ADAPTER, peer_id(peer), 0, &error) == 1));
 }
 
-/* What a node that is not there is depends on whether this host has any link. */
+/* Returns the error for an absent node, which depends on whether this host has any link. */
 static sci_error_t of_absent(void)
 {
 	return scif_get_node_ids(NULL, 0, &(__u16) { 0 }) > 1 ? SCI_ERR_NO_SUCH_NODEID :

@@ -38,7 +38,10 @@ static void id_used(void)
 	creates(SCI_ERR_OK, device, &other, id, 8, 0);
 }
 
-/* One id has one segment on a node, whoever created it, and that of another node besides. */
+/*
+ * On one node an id has one segment, whichever process has created it. Another node may have a
+ * segment of that id, too.
+ */
 static void id_used_by_process(void)
 {
 	struct theirs there = exported_by(new_peer(), 4096);
@@ -71,7 +74,7 @@ static void id_any_number(void)
 	}
 }
 
-/* Interrupts have numbers of their own. */
+/* Interrupts have numbers of their own, so a segment's id can be used for them. */
 static void id_classes(void)
 {
 	struct local local = exported(8);
@@ -93,7 +96,7 @@ static void id_auto(void)
 	int i, j;
 
 	for (i = 0; i < 16; i++) {
-		/* The id that is given is not looked at. */
+		/* The call ignores the given id. */
 		creates(SCI_ERR_OK, device, &segment[i], 1, 8, SCI_FLAG_AUTO_ID);
 		for (j = 0; j < i; j++)
 			expect(SCIGetLocalSegmentId(segment[j]) !=
@@ -111,7 +114,9 @@ static void private_segment(void)
 	sci_remote_segment_t remote;
 	unsigned int id = new_id();
 
-	/* It has no name, so there can be two, and nobody can connect. */
+	/*
+	 * A private segment has no name, so two can have the same id, and no process can connect.
+	 */
 	creates(SCI_ERR_OK, device, &segment, id, 8, SCI_FLAG_PRIVATE);
 	creates(SCI_ERR_OK, device, &other, id, 8, SCI_FLAG_PRIVATE);
 	good(SCIPrepareSegment(segment, ADAPTER, 0, &error));
@@ -172,11 +177,11 @@ static void size_absurd(void)
 
 	expect(create(device, &segment, id, SIZE_MAX, 0) != SCI_ERR_OK);
 	expect(create(device, &segment, id, SIZE_MAX / 2, 0) != SCI_ERR_OK);
-	/* Nothing of it has stayed. */
+	/* Nothing of the failed segment remains. */
 	creates(SCI_ERR_OK, device, &segment, id, 8, 0);
 }
 
-/* What was in the memory before is nobody's business. */
+/* The segment does not show the former content of its memory. */
 static void content_zero(void)
 {
 	struct local local = created(MIB);
@@ -265,7 +270,7 @@ static void remove_busy(void)
 	bad(SCI_ERR_BUSY, SCIRemoveSegment(local.segment, 0, &error));
 	good(SCIUnmapSegment(local.map, 0, &error));
 	bad(SCI_ERR_BUSY, SCIRemoveSegment(local.segment, 0, &error));
-	/* It is as it was. */
+	/* The segment has not changed. */
 	connect_segment(local.device, own_id(), local.id);
 	good(SCIUnmapSegment(other, 0, &error));
 	good(SCIRemoveSegment(local.segment, 0, &error));
@@ -280,11 +285,11 @@ static void remove_leaves_memory(void)
 	there(peer, DO_FILL, remote.there.memory, 3, 8192);
 	there(peer, THERE_UNMAP, remote.there.map);
 	there(peer, THERE_REMOVE, remote.there.segment, 0);
-	/* Who is connected has it still. */
+	/* An importer that is connected still has the segment. */
 	same(remote_differs(remote.memory, 3, 8192), -1);
 	fill_remote(remote.memory, 4, 8192);
 	same(remote_differs(remote.memory, 4, 8192), -1);
-	/* Nobody else can. */
+	/* No other importer can connect. */
 	bad(SCI_ERR_NO_SUCH_SEGMENT,
 	    SCIConnectSegment(remote.device, &other, peer_id(peer), remote.there.id, ADAPTER,
 			      NULL, NULL, FOREVER, 0, &error));
@@ -292,7 +297,7 @@ static void remove_leaves_memory(void)
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
 }
 
-/* The same where it is removed here. */
+/* The exporter removes a connected segment. */
 static void remove_connected_by_peer(void)
 {
 	struct local local = exported(8192);
@@ -320,7 +325,7 @@ static void remove_frees_pages(void)
 	wait_until(pinned() <= before);
 }
 
-/* --- Other people's memory --- */
+/* --- Memory of the program --- */
 
 static void memory_of_the_user(void)
 {
@@ -346,7 +351,7 @@ static void empty_alone(void)
 	sci_desc_t device = new_device();
 	sci_local_segment_t segment;
 
-	/* As long as it has no memory it is of no use. */
+	/* An empty segment can't be used before it has memory. */
 	creates(SCI_ERR_OK, device, &segment, new_id(), 0, SCI_FLAG_EMPTY);
 	before_call();
 	SCIPrepareSegment(segment, ADAPTER, 0, &error);
@@ -363,7 +368,7 @@ static void memory_bad(void)
 	before_call();
 	SCIRegisterSegmentMemory(NULL, 4096, segment, 0, &error);
 	expect(error != SCI_ERR_OK);
-	/* One that has memory takes no other. */
+	/* A segment with memory takes no other memory. */
 	before_call();
 	SCIRegisterSegmentMemory(pages(1), PAGE, local.segment, 0, &error);
 	expect(error != SCI_ERR_OK);
@@ -398,7 +403,7 @@ static void callback_without_flag(void)
 	good(SCIPrepareSegment(segment, ADAPTER, 0, &error));
 	good(SCISetSegmentAvailable(segment, ADAPTER, 0, &error));
 	connect_segment(device, own_id(), id);
-	/* So the event is there to be waited for. */
+	/* So a wait gets the event. */
 	same(local_event(segment, SCI_CB_CONNECT), own_id());
 	same(calls(log), 0);
 }
@@ -413,7 +418,7 @@ static void callback_missing(void)
 			     &error));
 }
 
-/* Which engine copies is the driver's to choose: a wish is heard, and changes nothing. */
+/* The driver chooses the engine. A hint is accepted, and changes nothing. */
 static void dma_hints(void)
 {
 	const unsigned int hints =
@@ -428,7 +433,7 @@ static void dma_hints(void)
 	good(SCIRemoveSegment(segment, 0, &error));
 	good(SCICreateDMAQueue(device, &queue, ADAPTER, 1, hints, &error));
 	good(SCIRemoveDMAQueue(queue, 0, &error));
-	/* Where they are no hint they are unknown. */
+	/* In calls where they are no hints, the flags are unknown. */
 	bad(SCI_ERR_ILLEGAL_FLAG,
 	    SCICreateDMAQueue(device, &queue, ADAPTER, 1, SCI_FLAG_DMA_READ, &error));
 	good(SCIClose(device, 0, &error));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sequences, as long as nothing goes wrong; what they say of a link that goes is in the tests of
- * the lab.
+ * Sequences while no link fails. The tests of the lab check their results when a link fails.
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -35,7 +34,9 @@ static void sequence_check_again(void)
 	sci_sequence_t sequence = new_sequence(remote.map);
 	int i;
 
-	/* Since the last check that was good nothing has happened, however often it is asked. */
+	/*
+	 * Nothing has happened since the last successful check, however often the program checks.
+	 */
 	good(SCIStartSequence(sequence, 0, &error));
 	for (i = 0; i < 100; i++)
 		good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
@@ -87,20 +88,20 @@ static void sequence_after_unmap(void)
 	sci_sequence_t sequence = new_sequence(remote.map);
 
 	good(SCIStartSequence(sequence, 0, &error));
-	/* As programs do it: the map first. */
+	/* Programs release the map first. */
 	good(SCIUnmapSegment(remote.map, 0, &error));
 	bad(STALE, SCIStartSequence(sequence, 0, &error));
 	bad(STALE, SCICheckSequence(sequence, 0, &error));
 	SCIFlush(sequence, 0);
 	SCIStoreBarrier(sequence, 0);
-	/* And the sequence then: once. */
+	/* The sequence can be removed then, once. */
 	good(SCIRemoveSequence(sequence, 0, &error));
 	bad(STALE, SCIRemoveSequence(sequence, 0, &error));
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
 	good(SCIClose(remote.device, 0, &error));
 }
 
-/* Whoever has the places now. */
+/* The sequence of a removed map can be removed once, even if another sequence has its place now. */
 static void sequence_unmap_taken(void)
 {
 	struct remote remote = new_remote(4096);
@@ -126,7 +127,7 @@ static void sequence_unmap_taken(void)
 	good(SCIRemoveSequence(other, 0, &error));
 }
 
-/* The node is there, and the segment is not: what is stored gets nowhere. */
+/* The node is online, but the segment is gone, so stores have no effect. */
 static void sequence_exporter_dies(void)
 {
 	struct remote remote = new_remote(4096);
@@ -154,7 +155,7 @@ static void sequence_own_node(void)
 	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
 }
 
-/* --- Without the kernel --- */
+/* --- Without system calls --- */
 
 static volatile int trapped;
 
@@ -163,7 +164,7 @@ static void trap(int number, siginfo_t *info, void *context)
 	trapped = info->si_syscall + 1;
 }
 
-/* From here on calls of the system are trapped, but those by which the process ends. */
+/* Traps all system calls from here on, except those by which the process ends. */
 static void allow_no_system_call(void)
 {
 	struct sock_filter filter[] = {
@@ -180,7 +181,7 @@ static void allow_no_system_call(void)
 
 	sigaction(SIGSYS, &action, NULL);
 	expect_value(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-	/* A kernel without filters, as that for debugging is, has nothing to trap them with. */
+	/* The debug kernel has no filters, so it can't trap the calls. */
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
 		why_not = errno;
 		expect_value(why_not, EINVAL);
@@ -193,7 +194,7 @@ static void sequence_no_system_call(void)
 	sci_sequence_t sequence = new_sequence(remote.map);
 	sci_sequence_status_t started, checked;
 
-	/* What is done once only is done by then. */
+	/* These calls do work that is done only once. */
 	good(SCIStartSequence(sequence, 0, &error));
 	good(SCICheckSequence(sequence, 0, &error));
 	allow_no_system_call();
@@ -208,7 +209,7 @@ static void sequence_no_system_call(void)
 	same(checked, SCI_SEQ_OK);
 }
 
-/* --- In a handler of signals --- */
+/* --- In a signal handler --- */
 
 static volatile int flushes;
 
@@ -228,7 +229,7 @@ static void flush_async_safe(void)
 	interrupt_repeatedly(true);
 	sigaction(SIGALRM, &action, NULL);
 	while (flushes < 20) {
-		/* It may come anywhere in these. */
+		/* The signal may arrive anywhere in these calls. */
 		good(SCICreateMapSequence(remote.map, &other, 0, &error));
 		good(SCIRemoveSequence(other, 0, &error));
 		SCIFlush(sequence, 0);
@@ -236,7 +237,7 @@ static void flush_async_safe(void)
 	stop_interrupting();
 }
 
-/* --- In a thread that is cancelled --- */
+/* --- In a cancelled thread --- */
 
 static void *flush_for_ever(void *data)
 {
@@ -249,7 +250,7 @@ static void *flush_for_ever(void *data)
 	return NULL;
 }
 
-/* In a call that waits: it is cancelled when that has returned. */
+/* Waits in a call. The thread is cancelled when the call has returned. */
 static void *wait_for_ever(void *data)
 {
 	sci_error_t of_thread;
@@ -289,7 +290,7 @@ static void flush_cancelled(void)
 		cancel(flush_for_ever, sequence, 100);
 		cancel(wait_for_ever, interrupt, 2);
 	}
-	/* Nothing is held by who has gone. */
+	/* The cancelled thread holds no lock. */
 	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	good(SCIRemoveInterrupt(interrupt, 0, &error));

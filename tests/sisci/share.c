@@ -8,11 +8,11 @@
 
 #include "sisci_suite.h"
 
-/* Of a process that has not begun with the library yet, as a child of such a one. */
+/* A process that has not initialized the library. It starts as a child of such a process. */
 struct sharer {
 	unsigned int id;
 	bool shares;
-	/* If not this one. */
+	/* The user, if it is not that of this process. */
 	uid_t user;
 	int ready[2];
 	int end[2];
@@ -50,7 +50,7 @@ static pid_t start(void (*share)(void *data), struct sharer *sharer)
 	expect_value(pipe(sharer->ready), 0);
 	expect_value(pipe(sharer->end), 0);
 	child = in_child(share, sharer);
-	/* So that the end of the child ends the wait, too. */
+	/* Closed, so that the end of the child ends the wait, too. */
 	close(sharer->ready[1]);
 	expect_value(read(sharer->ready[0], &byte, 1), 1);
 	return child;
@@ -67,7 +67,7 @@ static void end_sharer(struct sharer *sharer, pid_t child)
 	child_passed(child);
 }
 
-/* Attaches it, looks at it, and writes what the sharer looks for. */
+/* Attaches the segment, checks it, and writes the data for which the sharer waits. */
 static void attach_and_write(struct sharer *sharer)
 {
 	sci_desc_t device = new_device();
@@ -97,8 +97,8 @@ static void attach_shared(void)
 }
 
 /*
- * Goes where the numbers of processes, and files, say something else, as far as the kernel has
- * such namespaces.
+ * Enters namespaces in which the ids of processes and of files differ, if the kernel has such
+ * namespaces.
  */
 static void enter_namespaces(void)
 {
@@ -128,7 +128,7 @@ static void attach_in_namespaces(void *data)
 static void attach_across_namespaces(void)
 {
 	struct sharer inside = { .shares = true }, outside = { .shares = true };
-	/* All of them before this process begins with the library. */
+	/* Starts all children before this process initializes the library. */
 	pid_t child_inside = start(share_in_namespaces, &inside);
 	pid_t child_outside = start_sharer(&outside);
 
@@ -152,11 +152,11 @@ static void attach_refused(void *data)
 						  0, &error));
 }
 
-/* Neither gives to another user, nor takes from one, nor does root. */
+/* No process can attach a segment of another user, nor can root. */
 static void attach_other_user(void)
 {
 	struct sharer root = { .shares = true }, user = { .shares = true, .user = 12345 };
-	/* All of them before this process begins with the library. */
+	/* Starts all children before this process initializes the library. */
 	pid_t child_root = start_sharer(&root), child_user = start_sharer(&user);
 
 	child_passed(in_child(attach_refused, &root));
@@ -167,7 +167,7 @@ static void attach_other_user(void)
 	same(child_signal(child_user), SIGKILL);
 }
 
-/* Who has attached it keeps it, and the process that made it may go. */
+/* A process that has attached the segment keeps it, and its creator may end. */
 static void attached_stays(void)
 {
 	struct sharer sharer = { .shares = true };

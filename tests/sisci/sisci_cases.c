@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What this suite consists of.
+ * The parts of the SISCI suite.
  */
 #include "sisci_suite.h"
 
@@ -35,9 +35,9 @@ static const struct test_case *const all_cases[] = {
 const struct suite suite = {
 	.name = "sisci-conformance",
 	.about_rules =
-		"Every sentence on SISCI that can be tested, and what tests it.\n"
-		"Sources: the SISCI Users Guide by chapter, what programs rely on beyond it, the\n"
-		"headers, and what was decided in Documentation/sisci.rst, which wins.\n",
+		"Every sentence on SISCI that can be tested, and the cases that test it.\n"
+		"Sources: the SISCI Users Guide by chapter, the behaviour beyond it on which programs\n"
+		"rely, the headers, and Documentation/sisci.rst, which has precedence.\n",
 	.cases = all_cases,
 	.agent_port = 2001,
 	.operation = sisci_operation,

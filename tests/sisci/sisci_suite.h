@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the cases of SISCI share, beside what all suites do (../harness/suite.h).
+ * Declarations for the cases of SISCI, besides those for all suites (../harness/suite.h).
  *
- * A case calls the library itself, and has peers call it that are on another node, or on this
- * one: what both ends do is written in one place, in the order in which it happens. Runner and
- * agents talk over SCIF and not over SISCI.
+ * A case calls the library itself, and lets peers on another node, or on this one, call it. So the
+ * code of both ends is in one place, in the order in which it happens. Runner and agents talk over
+ * SCIF and not over SISCI.
  *
- * Every call is made by good() or bad(), which see to its error: that it is set, and what it is.
+ * Every call is made by good() or bad(), which check that the call sets its error, and to which
+ * value.
  */
 #ifndef SISCI_SUITE_H
 #define SISCI_SUITE_H
@@ -17,7 +18,7 @@
 
 /* --- Checks --- */
 
-/* Where calls of this thread put their error. */
+/* The error variable for calls of this thread. */
 extern __thread sci_error_t error;
 
 void before_call(void);
@@ -25,26 +26,26 @@ void check_good(void);
 void check_bad(sci_error_t expected);
 void check_bad_either(sci_error_t expected, sci_error_t other);
 
-/* The call leaves SCI_ERR_OK. */
+/* The call must set SCI_ERR_OK. */
 #define good(call) \
 	(step(__FILE__, __LINE__, #call), before_call(), (call), check_good())
-/* It leaves this error. */
+/* The call must set this error. */
 #define bad(expected, call) \
 	(step(__FILE__, __LINE__, #call), before_call(), (call), check_bad(expected))
-/* It leaves either. */
+/* The call must set one of these errors. */
 #define bad_either(expected, other, call) \
 	(step(__FILE__, __LINE__, #call), before_call(), (call), check_bad_either(expected, other))
-/* Two numbers are the same. */
+/* The two numbers must be equal. */
 #define same(value, expected) \
 	check_value((step(__FILE__, __LINE__, #value), (long)(value)), (long)(expected))
 
-/* An error and what it is called. */
+/* An error and its name. */
 struct error_name {
 	sci_error_t code;
 	const char *name;
 };
 
-/* Ends with an entry without a name. */
+/* All errors. The last entry has no name. */
 extern const struct error_name error_names[];
 
 const char *error_name(sci_error_t code);
@@ -56,22 +57,22 @@ const char *error_name(sci_error_t code);
 
 #define STALE		SCI_ERR_ILLEGAL_PARAMETER
 
-/* A number for a segment or an interrupt that no other case has on any node. */
+/* Returns a number for a segment or an interrupt that no other case uses on any node. */
 unsigned int new_id(void);
-/* The id that a node of SCIF has in SISCI. */
+/* Returns the SISCI id of a node of SCIF. */
 unsigned int node_id(__u16 node);
 unsigned int own_id(void);
 unsigned int peer_id(const struct peer *peer);
-/* Of a node that could be there, and is not. */
+/* Returns a valid id of a node that does not exist. */
 unsigned int absent_id(void);
 
-/* --- What cases begin with --- */
+/* --- Resources that cases begin with --- */
 
-/* A new virtual device; the library is initialized if it was not. */
+/* Opens a virtual device. Initializes the library if it is not. */
 sci_desc_t new_device(void);
 void initialize(void);
 
-/* A segment of this process, mapped. */
+/* A mapped segment of this process. */
 struct local {
 	sci_desc_t device;
 	sci_local_segment_t segment;
@@ -81,14 +82,14 @@ struct local {
 	size_t size;
 };
 
-/* Created and mapped, not more. */
+/* Creates and maps a segment. */
 struct local created(size_t size);
-/* And prepared. */
+/* Prepares the segment, too. */
 struct local prepared(size_t size);
-/* And available. */
+/* Makes the segment available, too. */
 struct local exported(size_t size);
 
-/* A segment of a peer, available, and mapped there. */
+/* An available segment of a peer, which the peer has mapped. */
 struct theirs {
 	struct peer *peer;
 	__s64 device;
@@ -101,7 +102,7 @@ struct theirs {
 
 struct theirs exported_by(struct peer *peer, size_t size);
 
-/* One of a peer, connected and mapped here. */
+/* A peer's segment that this process has connected and mapped. */
 struct remote {
 	struct theirs there;
 	sci_desc_t device;
@@ -113,9 +114,9 @@ struct remote {
 
 struct remote imported(struct theirs there);
 struct remote imported_from(struct peer *peer, size_t size);
-/* With a new peer. */
+/* Connects to a segment of a new peer. */
 struct remote new_remote(size_t size);
-/* A segment of this process, connected by it. */
+/* Connects this process to its own segment. */
 struct remote own_remote(const struct local *from);
 
 /* A segment of this process that a peer has connected and mapped. */
@@ -132,7 +133,7 @@ struct importer imported_by(struct peer *peer, const struct local *from);
 sci_remote_segment_t connect_segment(sci_desc_t device, unsigned int node, unsigned int id);
 sci_sequence_t new_sequence(sci_map_t map);
 sci_dma_queue_t new_queue(sci_desc_t device, unsigned int entries);
-/* An interrupt with a number of the library's choice. */
+/* Makes an interrupt with a number that the library chooses. */
 sci_local_interrupt_t new_interrupt(sci_desc_t device, unsigned int *number, unsigned int flags);
 sci_remote_interrupt_t connect_interrupt(sci_desc_t device, unsigned int node,
 					 unsigned int number);
@@ -140,10 +141,10 @@ sci_local_data_interrupt_t new_data_interrupt(sci_desc_t device, unsigned int *n
 sci_remote_data_interrupt_t connect_data_interrupt(sci_desc_t device, unsigned int node,
 						   unsigned int number);
 
-/* Takes the next event of the segment, which must be that one. */
+/* Take the next event of the segment, which must be this one. */
 unsigned int local_event(sci_local_segment_t segment, sci_segment_cb_reason_t reason);
 sci_error_t remote_event(sci_remote_segment_t segment, sci_segment_cb_reason_t reason);
-/* There must be none. */
+/* Check that the segment has no event. */
 void no_local_event(sci_local_segment_t segment);
 void no_remote_event(sci_remote_segment_t segment);
 
@@ -151,12 +152,12 @@ void no_remote_event(sci_remote_segment_t segment);
 
 #define LOGGED_CALLS	2048
 
-/* The calls of callbacks, in their order. Is their argument. */
+/* The calls of a callback, in order. This is the callback's argument. */
 struct call_log {
 	int count;
-	/* What the callback is to return: SCI_CALLBACK_CONTINUE if it is 0. */
+	/* The callback's result. 0 stands for SCI_CALLBACK_CONTINUE. */
 	sci_callback_action_t action;
-	/* What it is to do besides. */
+	/* A function that the callback calls as well. */
 	void (*also)(struct call_log *log);
 	void *data;
 	struct {
@@ -182,22 +183,22 @@ sci_callback_action_t log_interrupt(void *arg, sci_local_interrupt_t interrupt,
 				    sci_error_t status);
 sci_callback_action_t log_data(void *arg, sci_local_data_interrupt_t interrupt, void *data,
 			       unsigned int length, sci_error_t status);
-/* It was called so often, and is not called again within a moment. */
+/* Checks that the callback was called this often, and is not called again within a moment. */
 void called_exactly(const struct call_log *log, int count);
 
 /* --- This process --- */
 
-/* Acts for another user without capabilities, who may open what this one could. */
+/* Changes to another user without capabilities, who may open the same files. */
 void act_for(uid_t user);
-/* What all its threads have used of CPUs. */
+/* Returns the CPU time of all threads of this process. */
 long cpu_milliseconds(void);
 
 /* --- Memory --- */
 
-/* Whether an access to the address ends in a signal. */
+/* Return whether an access to the address raises a signal. */
 bool load_fails(const volatile void *address);
 bool store_fails(volatile void *address);
-/* Whether anything is mapped there. */
+/* Returns whether anything is mapped at the address. */
 bool is_mapped(const volatile void *address);
 void fill_remote(volatile void *to, __u32 seed, long len);
 long remote_differs(const volatile void *from, __u32 seed, long len);
@@ -205,8 +206,8 @@ long remote_differs(const volatile void *from, __u32 seed, long len);
 /* --- Peers --- */
 
 /*
- * What peers do beside DO_... Resources are handles of the peer, addresses its own. The error of
- * the call comes back as errno does of calls of SCIF.
+ * Operations of peers besides DO_... Resources are handles of the peer, and addresses are its own.
+ * The error of a call comes back in the place of errno.
  */
 enum sisci_operation {
 	THERE_OPEN = DO_OTHERS,	/* device */
@@ -245,12 +246,12 @@ enum sisci_operation {
 
 long sisci_operation(__u32 operation, const __s64 *argument, __s64 *answer);
 
-/* Has a call made there, which must be good; gives its result. */
+/* Lets the peer make a call, which must succeed. Returns its result. */
 __s64 check_there(struct peer *peer, __u32 operation, const __s64 *argument);
-/* It must give the error. */
+/* Lets the peer make a call, which must fail with this error. */
 void check_there_bad(struct peer *peer, sci_error_t expected, __u32 operation,
 		     const __s64 *argument);
-/* Waits for one that was begun. */
+/* Waits for a call that was started with begin(). */
 __s64 check_end(struct peer *peer);
 void check_end_bad(struct peer *peer, sci_error_t expected);
 

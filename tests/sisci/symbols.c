@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What programs are linked with: the names of functions and constants, what errors are called, and
- * headers that every compiler takes.
+ * The interface for linking: names of functions and constants, names of errors, and headers that
+ * every compiler accepts.
  */
 #include <dlfcn.h>
 
@@ -166,7 +166,7 @@ static const struct constant constants[] = {
 	CONSTANT(SCI_INFINITE_TIMEOUT),
 };
 
-/* What is behind one of the names of a function. */
+/* Finds the function of this name. */
 static void *behind(const char *before, const char *name)
 {
 	char whole[128];
@@ -201,7 +201,10 @@ static void symbols_work(void)
 	good(SCIClose(device, 0, &error));
 }
 
-/* Programs for GPUs and for devices of other hosts are built, and hear that there are none. */
+/*
+ * Programs for GPUs and for devices of other hosts can be built, and get an error that there are
+ * none.
+ */
 static void devices_not_supported(void)
 {
 	struct local local = exported(4096);
@@ -277,7 +280,7 @@ static void error_strings_unknown(void)
 	expect(*SCIGetErrorString((sci_error_t)-1));
 }
 
-/* Numbers that are in logs and in programs that were compiled before. */
+/* Numbers of errors are fixed, because they are in logs and in compiled programs. */
 static void error_numbers(void)
 {
 	same(SCI_ERR_OK, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What peers do: each operation is one call of the library, in the peer's process.
+ * Operations of peers: each is one call of the library, in the peer's process.
  */
 #include "sisci_suite.h"
 

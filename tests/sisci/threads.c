@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several threads: each with its own, and all with the same.
+ * Several threads, each with its own resources, and all with the same.
  */
 #include "sisci_suite.h"
 
@@ -157,7 +157,7 @@ static void threads_trigger(void)
 	there_bad(peer, SCI_ERR_TIMEOUT, THERE_WAIT_INTERRUPT, interrupt, 0);
 }
 
-/* Whoever comes first has it; for the others it is stale. */
+/* Releases a handle. The first thread succeeds, and for the others it is stale. */
 static void *release_it(void *data)
 {
 	bad_either(SCI_ERR_OK, STALE, SCIRemoveInterrupt(data, 0, &error));
@@ -201,7 +201,7 @@ static void *start_until_busy(void *data)
 	return NULL;
 }
 
-/* One queue, and nobody agrees with anybody. */
+/* Several threads use one queue without any agreement. */
 static void threads_one_queue(void)
 {
 	struct local target = exported(65536);
@@ -230,7 +230,7 @@ static __u32 word_of(struct local *local, int page)
 	return *(volatile __u32 *)(local->memory + page * 4096);
 }
 
-/* From the moment on in which it is posted. */
+/* Waits from the moment on at which the transfer is posted. */
 static void *wait_for_started(void *data)
 {
 	struct started *started = data;
@@ -254,7 +254,7 @@ static void threads_wait_for_start(void)
 	pthread_t thread;
 	int i;
 
-	/* None follows the one before it. */
+	/* No entry is adjacent to the one before it. */
 	for (i = 0; i < ENTRIES; i++)
 		vector[i] = (dis_dma_vec_t){
 			.size = 4096,
@@ -280,7 +280,7 @@ static void *terminate(void *data)
 	return NULL;
 }
 
-/* The library goes while a thread waits in it. */
+/* One thread ends the library while another one waits in it. */
 static void threads_terminate(void)
 {
 	unsigned int number = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A user who has no part in what a test does to others: connects, sends, registers and closes all the time
-//! (tests/programs/scif_bystander.c). No call of his may fail, and none may take long, whatever others do.
+//! A user process that takes no part in what a test does to others
+//! (tests/programs/scif_bystander.c).
+//!
+//! The bystander connects, sends, registers and closes all the time. None of its calls may fail or
+//! take long, whatever other processes do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,28 +22,30 @@ use crate::verdict::Promise;
 
 const PROGRAM: &str = "scif_bystander";
 
-/// Where servers of bystanders listen: where nobody gets one who wants any port, however many there are.
+/// Port of the bystanders' servers. It lies beyond the ports that a bind to any port gets, however
+/// many are in use.
 const PORT: u16 = 60_000;
 
-/// His slowest call where others keep all processors busy.
+/// Limit for the bystander's slowest call while other processes keep all CPUs busy.
 pub const UNDISTURBED: Promise = Promise {
     name: "a bystander's slowest call",
     seconds: 1.0,
 };
 
-/// The same where others of his node are greedy.
+/// Limit for the bystander's slowest call while processes of its node use all that the module lets
+/// them use.
 const CROWDED: Promise = Promise {
     name: "a bystander's slowest call among greedy ones",
     seconds: 3.0,
 };
 
-/// Most of his calls.
+/// Limit for the median of the bystander's calls.
 const MOSTLY: Promise = Promise {
     name: "most calls of a bystander",
     seconds: 0.1,
 };
 
-/// One who runs. Dropping him kills him.
+/// A running bystander. Dropping the value kills its processes.
 pub struct Bystander<'a> {
     lab: &'a Lab,
     node: usize,
@@ -50,18 +55,19 @@ pub struct Bystander<'a> {
     started: Instant,
 }
 
-/// How long his calls of one kind took.
+/// Times of the bystander's calls of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// How many there were.
+    /// Number of calls.
     pub count: u64,
-    /// Half of them took less.
+    /// Median time of a call.
     pub median: Duration,
-    /// The slowest one.
+    /// Time of the slowest call.
     pub worst: Duration,
 }
 
-/// Does some work that is meant to be no burden for a bystander on that node, who is looked at afterwards.
+/// Does work that must be no burden for a bystander on `node`, and checks the bystander's times
+/// afterwards.
 pub fn beside<T>(lab: &Lab, node: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let around = Circumstances::before(lab, &[node])?;
     let bystander = Bystander::start(lab, node, node)?;
@@ -72,10 +78,10 @@ pub fn beside<T>(lab: &Lab, node: usize, work: impl FnOnce() -> Result<T>) -> Re
 }
 
 impl<'a> Bystander<'a> {
-    /// Starts one on `node`, whose connections lead to node `peer`, which may be the same.
+    /// Starts a bystander on `node` that connects to node `peer`, which may be the same node.
     pub fn start(lab: &'a Lab, node: usize, peer: usize) -> Result<Bystander<'a>> {
         for node in [node, peer] {
-            // He is no more than somebody whom the administrator lets.
+            // The bystander is an ordinary user whom the administrator gives access to the device.
             lab.shell(node, "chmod 666 /dev/scif")?;
         }
         let port = (PORT + node as u16).to_string();
@@ -92,7 +98,7 @@ impl<'a> Bystander<'a> {
         })
     }
 
-    /// An error if a call of his has failed.
+    /// Returns an error if a call of the bystander has failed.
     pub fn check(&self) -> Result<()> {
         if !self.client.is_running() {
             bail!(
@@ -106,7 +112,7 @@ impl<'a> Bystander<'a> {
         Ok(())
     }
 
-    /// Ends him; returns the times of his calls by their names.
+    /// Ends the bystander, and returns the times of its calls by their names.
     pub fn end(self) -> Result<BTreeMap<String, Times>> {
         self.check()?;
         self.client.signal(15);
@@ -126,7 +132,7 @@ impl<'a> Bystander<'a> {
         parse(&text, lasted)
     }
 
-    /// Ends him; an error if a call took too long.
+    /// Ends the bystander, and returns an error if a call took too long.
     pub fn end_undisturbed(self, circumstances: &Circumstances<'_>) -> Result<()> {
         self.end_within(UNDISTURBED, circumstances)
     }
@@ -145,14 +151,14 @@ impl<'a> Bystander<'a> {
     }
 }
 
-/// What one has printed who has lasted so long.
+/// Parses the output of a bystander that has run for `lasted`.
 fn parse(text: &str, lasted: Duration) -> Result<BTreeMap<String, Times>> {
     let mut all: BTreeMap<String, BTreeMap<String, f64>> =
         serde_json::from_str(text).with_context(|| format!("in '{text}'"))?;
     let seconds = all
         .remove("all")
         .and_then(|all| all.get("seconds").copied());
-    // The clock of a guest that has begun on a busy machine may be many times too fast.
+    // The clock of a guest that has booted on a busy machine may be many times too fast.
     let speed = (seconds.context("seconds")? / lasted.as_secs_f64()).max(1.0);
     let mut calls = BTreeMap::new();
     for (name, numbers) in all {
@@ -175,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_he_prints_is_read() -> Result<()> {
+    fn bystander_output_is_parsed() -> Result<()> {
         let text = r#"{"open": {"count": 3, "median_us": 5, "p99_us": 7, "worst_us": 2000000, "worst_at_s": 0.5},
             "all": {"seconds": 9.0}}"#;
         let times = parse(text, Duration::from_secs(10))?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is told of a lab in which a test has failed.
+//! The evidence that is printed for a lab in which a test has failed.
 
 use anyhow::anyhow;
 use lab::Lab;
 
-/// The error, and the evidence with it.
+/// Adds the evidence to the error.
 pub fn with_evidence(lab: &Lab, error: &anyhow::Error) -> anyhow::Error {
     anyhow!("{error:#}{}", evidence(lab))
 }
 
-/// The ends of the kernel logs, or of the consoles where nobody answers.
+/// Returns the ends of the kernel logs, or of the consoles of nodes that do not answer.
 pub fn evidence(lab: &Lab) -> String {
     let mut text = String::new();
     for node in 0..lab.nodes() {
@@ -30,7 +30,7 @@ pub fn evidence(lab: &Lab) -> String {
     text
 }
 
-/// A text that belongs to the line above it.
+/// Indents a text that belongs to the line above it.
 pub fn indent(text: &str) -> String {
     format!("      {}", text.replace('\n', "\n      "))
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs tests in labs: boots what a test needs, reuses a lab for consecutive tests that need the
-//! same machines (`shared_lab`), watches the time, and looks into the kernel logs afterwards.
+//! Runs tests in labs. Boots the lab that a test needs, and reuses it for consecutive tests that
+//! need the same machines (`shared_lab`). Limits the time, and inspects the kernel logs afterwards.
 //!
-//! A test is a function that gets a lab and returns an error or nothing. Before it, every
-//! node's kernel log is marked; after it, no running node's kernel may have reported
-//! anything since (see `lab::kernel_log`), and the same modules must be loaded as before.
-//! A lab in which a test failed is not used again. Where writes are reordered, each test begins with
-//! the first draws of its seed.
+//! A test is a function that gets a lab and returns an error or nothing. Before the test, the
+//! runner marks every node's kernel log. After it, no running node's kernel may have reported
+//! anything since the mark (see `lab::kernel_log`), and the same modules must be loaded as before.
+//! A lab in which a test failed is not used again. Where writes are reordered, each test begins
+//! with the first draws of its seed.
 
 use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
@@ -40,12 +40,13 @@ use crate::seeds::Failed;
 use crate::shared_lab::SharedLab;
 use crate::summary;
 
-/// What a test leaves of its lab.
+/// The state in which a test leaves its lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leaves {
-    /// The lab as it was.
+    /// The lab as the test found it.
     Order,
-    /// A module unloaded or loaded otherwise, a driver unbound, a node dead: the lab can be put in order.
+    /// A disorder that the runner can repair: the module is unloaded or loaded with other
+    /// parameters, a driver is unbound, or a node is dead.
     Disorder,
     /// A state that no other test should start from.
     Nothing,
@@ -53,22 +54,22 @@ pub enum Leaves {
 
 /// A test.
 pub struct Test {
-    /// Its name, unique: "file::what_it_shows".
+    /// The name, unique: "file::what_it_shows".
     pub name: &'static str,
     /// The lab it runs in.
     pub need: Need,
-    /// Within how many seconds it has ended on the plain kernel of an idle machine; many
-    /// times as long it is taken for hung (`Lab::hang_limit`).
+    /// Seconds that the test takes at most on the plain kernel of an idle machine. A test that
+    /// takes many times as long counts as hung (`Lab::hang_limit`).
     pub seconds: u64,
-    /// How long it is asked to go on besides.
+    /// Additional time that the caller of the test suite asks the test to go on.
     pub lasts: fn() -> Duration,
-    /// What it leaves of the lab.
+    /// The state in which the test leaves the lab.
     pub leaves: Leaves,
-    /// Whether nodes go while others copy from and to them, so that their engines fail.
+    /// Whether nodes disappear while others copy from and to them, so that engines fail.
     pub loses_nodes: bool,
-    /// The kernel that it says something of, if that is one only.
+    /// The only kernel on which the test runs, if the test does not run on all.
     pub only: Option<Flavour>,
-    /// Whether it runs only when somebody asks for it.
+    /// Whether the test runs only if a filter names it.
     pub by_name: bool,
     /// Kernel reports whose first line contains one of these are expected.
     pub expects: &'static [&'static str],
@@ -93,67 +94,69 @@ impl Test {
         }
     }
 
-    /// It ends within so many seconds on an idle machine.
+    /// Sets the number of seconds within which the test ends on an idle machine.
     pub const fn seconds(mut self, seconds: u64) -> Test {
         self.seconds = seconds;
         self
     }
 
-    /// It goes on for as long as somebody asks for, besides.
+    /// Sets the additional time that the test goes on.
     pub const fn lasts(mut self, lasts: fn() -> Duration) -> Test {
         self.lasts = lasts;
         self
     }
 
-    /// No other test may use the lab afterwards.
+    /// Says that no other test may use the lab afterwards.
     pub const fn destroys(mut self) -> Test {
         self.leaves = Leaves::Nothing;
         self
     }
 
-    /// The lab is put in order afterwards: the module is loaded anew, drivers are bound, dead nodes booted.
+    /// Says that the lab has to be put in order after the test: load the module anew, bind drivers,
+    /// boot dead nodes.
     pub const fn leaves_disorder(mut self) -> Test {
         self.leaves = Leaves::Disorder;
         self
     }
 
-    /// Engines may fail in it, because the memory they copy from or to goes away.
+    /// Says that engines may fail during the test, because the memory that they copy from or to
+    /// disappears.
     pub const fn loses_nodes(mut self) -> Test {
         self.loses_nodes = true;
         self
     }
 
-    /// It takes the driver away from an engine that copies.
+    /// Says that the test unbinds the driver from an engine that copies.
     pub const fn loses_engine(self) -> Test {
         self.loses_nodes()
             .expects(&[
                 "engine",
-                // The windows stay mapped for a device without a driver until they go.
+                // Windows of a device without a driver stay mapped until they are released.
                 "device driver has pending DMA allocations",
                 "DMA-API: Mapped at:",
             ])
             .leaves_disorder()
     }
 
-    /// It is about Debian's kernel, and not run on others.
+    /// Says that the test is about Debian's kernel, and does not run on others.
     pub const fn on_stock(mut self) -> Test {
         self.only = Some(Flavour::Stock);
         self
     }
 
-    /// It is about what only the debug kernel finds, and not run on others.
+    /// Says that the test needs the checks of the debug kernel, and does not run on others.
     pub const fn on_debug(mut self) -> Test {
         self.only = Some(Flavour::Debug);
         self
     }
 
-    /// It takes so long that it runs only when it is asked for, by a filter with `::` in it.
+    /// Says that the test takes long, so it runs only if a filter with `::` in it names the test.
     pub const fn by_name(mut self) -> Test {
         self.by_name = true;
         self
     }
 
-    /// These kernel reports are part of it.
+    /// Says that the test causes these kernel reports.
     pub const fn expects(mut self, reports: &'static [&'static str]) -> Test {
         self.expects = reports;
         self
@@ -163,17 +166,18 @@ impl Test {
 /// Runs tests on one kernel.
 pub struct Runner {
     kernel: Flavour,
-    /// Wait with the lab of a test that failed, for a person to look at it.
+    /// Whether to keep the lab of a failed test until a person has inspected it.
     keep: bool,
-    /// A name that nobody else has; ids of processes begin anew in every environment.
+    /// A name that no other runner has. Process ids do not serve, as they begin anew in every
+    /// environment.
     name: String,
     lab: Option<SharedLab>,
     labs_made: usize,
-    /// How far it is; what is printed is so through it.
+    /// The progress bar. All output goes through it.
     pub progress: ProgressBar,
-    /// How many passed.
+    /// Number of tests that passed.
     pub passed: usize,
-    /// Those that did not: their names, and the seeds with which they were run.
+    /// Names and seeds of the tests that failed.
     pub failed: Vec<Failed>,
 }
 
@@ -192,7 +196,8 @@ impl Runner {
         }
     }
 
-    /// Runs one test and reports it; writes are reordered like this in it, unless it says how they are.
+    /// Runs one test and reports the result. The lab reorders writes by `order`, unless the test
+    /// needs another order.
     pub fn run(&mut self, test: &Test, order: Option<WeakOrder>) {
         let order = order.filter(|_| test.need.weak_order.is_none());
         let seed = order.map_or(String::new(), |order| format!("  seed {}", order.seed));
@@ -200,7 +205,7 @@ impl Runner {
         match self.run_in_lab(test, order) {
             Ok(elapsed) => {
                 let seconds = elapsed.as_secs_f64();
-                self.say(&format!("ok    {:<44} {seconds:>7.1} s{seed}", test.name));
+                self.say(&format!("ok    {:<50} {seconds:>7.1} s{seed}", test.name));
                 self.passed += 1;
             }
             Err(error) => {
@@ -243,24 +248,26 @@ impl Runner {
         Ok(elapsed)
     }
 
-    /// Prepares the lab that there is, or another one if that does not serve.
+    /// Prepares the present lab for the test, or boots another one if the present one does not
+    /// serve.
     fn prepare_lab(&mut self, test: &Test, need: &Need) -> Result<()> {
         if let Some(shared) = &mut self.lab {
             if shared.prepare(need, test.loses_nodes)? {
                 return Ok(());
             }
         }
-        // Its memory is needed for the next one.
+        // Drops the old lab first, because the next one needs its memory.
         self.lab = None;
         let shared = self.boot(need)?;
         self.lab.insert(shared).prepare(need, test.loses_nodes)?;
         Ok(())
     }
 
-    /// Starts a lab. QEMU itself crashes in rare cases, or its emulated processor runs into a
-    /// breakpoint that the booting kernel sets while it patches its own code: that says nothing of
-    /// what is tested as long as no module of ours was loaded, so it is reported, and then tried
-    /// once more.
+    /// Starts a lab, and retries once if the emulation itself failed.
+    ///
+    /// In rare cases QEMU crashes, or its emulated CPU runs into a breakpoint that the booting
+    /// kernel sets while it patches its own code. Such a failure says nothing about the module, as
+    /// no module of the project was loaded. So it is reported, and the start is tried once more.
     fn start(&mut self, need: &Need) -> Result<Lab> {
         let mut attempt = || {
             self.labs_made += 1;
@@ -280,7 +287,7 @@ impl Runner {
     fn boot(&mut self, need: &Need) -> Result<SharedLab> {
         let lab = self.start(need)?;
         summary::add_boot(&lab);
-        // So that a lab for a person to look at has a name they know.
+        // A person who wants to inspect the lab needs to know its name.
         self.say(&format!(
             "      lab {}: {} node(s), {} kernel",
             lab.config().name,
@@ -307,8 +314,17 @@ fn unique_name() -> String {
     format!("{:08x}", now.unwrap_or_default().as_nanos() as u32)
 }
 
-/// The lab for a need.
+/// Keeps a kernel with KUnit from running the cases of a module at each load.
+///
+/// The cases take half a minute on the debug kernel, and hang in the module of a node that lies.
+const NO_KUNIT_CASES: &str = "kunit.filter_glob=none";
+
+/// Returns the configuration of a lab for a need.
 pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
+    let kernel = need.kernel(kernel);
+    let without_cases = kernel != Flavour::Stock && !need.kunit;
+    let words = need.append.iter().copied();
+    let words = words.chain(without_cases.then_some(NO_KUNIT_CASES));
     Config {
         topology: need.topology,
         dma_channels: need.dma_channels,
@@ -320,19 +336,19 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         iommu: need.iommu,
         device_memory: need.device_memory,
         sleep: need.sleep,
-        append: need.append.iter().map(|word| (*word).to_owned()).collect(),
-        ..Config::new(name, need.nodes, need.kernel(kernel))
+        append: words.map(str::to_owned).collect(),
+        ..Config::new(name, need.nodes, kernel)
     }
 }
 
-/// Whether a lab did not start because of what only an emulated machine does.
+/// Returns whether a lab did not start because of a failure that only emulated machines have.
 fn is_of_emulation(error: &str) -> bool {
     ["QEMU was ended by signal", "Oops: int3"]
         .iter()
         .any(|sign| error.contains(sign))
 }
 
-/// Marks the kernel logs; returns what each node is like.
+/// Marks the kernel logs, and returns a glance at each node.
 fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Glance>> {
     for_each_node(lab, |node| {
         lab.mark_kernel_log(node, test.name)?;
@@ -340,8 +356,8 @@ fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Glance>> {
     })
 }
 
-/// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
-/// waits for in a lab fails.
+/// Runs the test in a thread. If the test takes too long, kills the nodes, so that every operation
+/// on the lab for which the test waits fails.
 fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
     let limit = lab.hang_limit(test.seconds) + (test.lasts)();
     thread::scope(|scope| {
@@ -357,7 +373,7 @@ fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
                 Err(with_evidence(lab, &error))
             }
             Err(_) => {
-                // The evidence has to be gathered before the nodes are gone.
+                // Gathers the evidence before the nodes are gone.
                 let mut evidence = evidence(lab);
                 for node in 0..lab.nodes() {
                     evidence.push_str(&format!("\nnode {node}:{}", lab.processors(node)));
@@ -365,7 +381,7 @@ fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
                 for node in 0..lab.nodes() {
                     lab.kill(node)?;
                 }
-                bail!("it took longer than {} s{evidence}", limit.as_secs())
+                bail!("the test took longer than {} s{evidence}", limit.as_secs())
             }
         }
     })
@@ -379,14 +395,14 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "without a message".to_owned())
 }
 
-/// What the kernel says whenever it loads a module that is not its own.
+/// Kernel reports that every load of an out-of-tree module causes.
 const ALWAYS_EXPECTED: &[&str] = &[
     "loading out-of-tree module taints kernel",
-    // Of the KUnit cases, which run at each load where the kernel has KUnit.
+    // KUnit cases cause this line.
     "scif: node 65535 ",
 ];
 
-/// Looks for what a test must not leave behind.
+/// Fails if the test has left something behind that it must not leave.
 fn inspect(lab: &Lab, test: &Test, before: &[Glance]) -> Result<()> {
     for_each_node(lab, |node| inspect_node(lab, test, node, &before[node])).map(drop)
 }

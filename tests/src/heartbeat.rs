@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long the nodes of the labs wait for a sign of life before a peer is lost: the
-//! module's parameter heartbeat_timeout_ms.
+//! The module parameter heartbeat_timeout_ms: the time without a heartbeat after which the nodes of
+//! the labs regard a peer as lost.
 //!
-//! Tests that are not about lost nodes have so long a one that it never matters. The others
-//! have what users have, as long as the machine is about as fast as the reference machine:
-//! on a slower one a node that lives may well be silent for so long, so the heartbeat is
-//! chosen by the speed that is measured when the module is loaded, and whoever waits for a
-//! loss by silence asks here how long that takes ([`of`]).
+//! Tests that are not about lost nodes use such a long timeout that it never matters. Other tests
+//! use the default timeout if the machine is about as fast as the reference machine. On a slower
+//! machine a living node may be silent for that long. So the timeout is chosen by the speed that is
+//! measured when the module is loaded. Tests that wait for a loss by silence ask here how long that
+//! takes ([`of`]).
 //!
 //! # Invariants
-//! - What is remembered of a node is what its module was loaded with last, through
+//! - The recorded value of a node is the one with which its module was loaded last, through
 //!   [`parameter`].
 
 use std::collections::BTreeMap;
@@ -28,29 +28,29 @@ use crate::promise;
 /// The module's default.
 const DEFAULT: Duration = Duration::from_millis(1500);
 
-/// Of tests that are not about lost nodes (`Loaded::LongHeartbeat`), on the plain kernel.
+/// Timeout of tests that are not about lost nodes (`Loaded::LongHeartbeat`), on the plain kernel.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Up to this factor a machine is as good as the reference machine.
+/// Factor of slowness up to which a machine counts as fast as the reference machine.
 const STILL_FAST: f64 = 1.5;
 
-/// A heartbeat that is made longer is made longer by so much more than it has to be: the
-/// machine may become slower while it is in use.
+/// Factor by which a lengthened timeout exceeds the needed one, because the machine may become
+/// slower during the test.
 const RESERVE: f64 = 2.0;
 
-/// By name of the lab and number of the node.
+/// The chosen timeouts, by name of the lab and number of the node.
 static CHOSEN: Mutex<BTreeMap<(String, usize), Duration>> = Mutex::new(BTreeMap::new());
 
-/// What users have, or what comes closest on the kernel of the lab.
+/// Returns the default timeout, or a longer one for a slow kernel.
 fn usual(lab: &Lab) -> Duration {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => DEFAULT,
-        // So slow that a timer can be late by seconds.
+        // These kernels are so slow that a timer can be late by seconds.
         Flavour::Debug | Flavour::Kcsan => Duration::from_secs(10),
     }
 }
 
-/// What it takes at a factor, no more.
+/// Returns the least timeout for a machine that is slower by `factor`.
 fn needed(usual: Duration, factor: f64) -> Duration {
     if factor <= STILL_FAST {
         usual
@@ -59,7 +59,7 @@ fn needed(usual: Duration, factor: f64) -> Duration {
     }
 }
 
-/// What a module gets that is loaded at a factor.
+/// Returns the timeout for a module that is loaded on a machine that is slower by `factor`.
 fn chosen(usual: Duration, factor: f64) -> Duration {
     if factor <= STILL_FAST {
         usual
@@ -68,7 +68,8 @@ fn chosen(usual: Duration, factor: f64) -> Duration {
     }
 }
 
-/// The parameter for a node that loads the module now; empty for the module's default.
+/// Returns the parameter for a node that loads the module now, or an empty string for the module's
+/// default.
 pub fn parameter(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     let heartbeat = match how {
         Loaded::LongHeartbeat => LONG * lab.slowness(),
@@ -84,17 +85,17 @@ pub fn parameter(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     Ok(format!("heartbeat_timeout_ms={}", heartbeat.as_millis()))
 }
 
-/// How long a node waits for a sign of life.
+/// Returns the timeout of a node.
 pub fn of(lab: &Lab, node: usize) -> Result<Duration> {
     CHOSEN
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .get(&(lab.config().name.clone(), node))
         .copied()
-        .with_context(|| format!("nobody has chosen a heartbeat for node {node}"))
+        .with_context(|| format!("no test has chosen a heartbeat for node {node}"))
 }
 
-/// Whether the machine has become too slow for the heartbeat that the nodes of a lab have.
+/// Returns whether the machine has become too slow for the timeouts of a lab's nodes.
 pub fn is_too_short(lab: &Lab) -> Result<bool> {
     for node in 0..lab.nodes() {
         if of(lab, node)? < needed(usual(lab), promise::measure(lab, node)?) {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fast_machine_has_what_users_have() {
+    fn fast_machine_uses_the_default_heartbeat() {
         for factor in [1.0, 1.5] {
             assert_eq!(chosen(DEFAULT, factor), DEFAULT);
             assert_eq!(needed(DEFAULT, factor), DEFAULT);
@@ -117,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_has_a_longer_one() {
+    fn slow_machine_uses_a_longer_heartbeat() {
         assert_eq!(chosen(DEFAULT, 4.0), Duration::from_secs(12));
         assert_eq!(needed(DEFAULT, 4.0), Duration::from_secs(6));
     }
 
     #[test]
-    fn what_is_chosen_is_long_enough_for_a_while() {
+    fn chosen_heartbeat_suffices_for_a_somewhat_slower_machine() {
         for factor in [1.0, 1.6, 3.0, 10.0] {
             assert!(chosen(DEFAULT, factor) >= needed(DEFAULT, factor));
         }
         assert!(chosen(DEFAULT, 1.6) >= needed(DEFAULT, 3.0));
-        // What was chosen when the machine was idle is not.
+        // The timeout that was chosen for an idle machine is too short for a slower one.
         assert!(chosen(DEFAULT, 1.0) < needed(DEFAULT, 1.6));
     }
 }

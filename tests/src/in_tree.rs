@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel's own NTB and DMA drivers over the emulated devices: what does not work
-//! here, works for nobody.
+//! The kernel's own NTB and DMA drivers over the emulated devices. Functions that fail here would
+//! fail for every user.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -38,8 +38,8 @@ const IOMMU_PAIR: Need = Need {
     ..PAIR
 };
 
-/// A pair whose windows are mapped onto one place each, where the only buffers large enough
-/// are: what ntb_transport needs to run at the speed of memory.
+/// A pair each of whose windows is mapped onto one fixed range, which holds the only buffers that
+/// are large enough. ntb_transport needs such windows to run at the speed of memory.
 pub const FIXED_PAIR: Need = Need {
     windows: Windows::Fixed {
         base: 256 << 20,
@@ -49,7 +49,7 @@ pub const FIXED_PAIR: Need = Need {
     ..PAIR
 };
 
-/// ntb_pingpong: scratchpads or messages, and doorbells, bounce between all pairs.
+/// ntb_pingpong: scratchpads or messages, and doorbells, bounce between all pairs of nodes.
 pub fn pingpong(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_pingpong", "delay_ms=5")?;
     for (node, devices) in [(0, lab.nodes() - 1), (1, 1)] {
@@ -67,8 +67,8 @@ pub fn pingpong(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_tool: both ends know their ports, and the link follows what both want.
-fn link(lab: &Lab) -> Result<()> {
+/// ntb_tool: both ends know their ports, and the link follows the wishes of both clients.
+fn link_needs_both_clients(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     check_link(lab, [&a, &b], [0, 1])?;
@@ -78,8 +78,8 @@ fn link(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_tool: each scratchpad is the peer's.
-pub fn scratchpads(lab: &Lab) -> Result<()> {
+/// ntb_tool: values written to a scratchpad arrive at the peer.
+pub fn scratchpads_arrive(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -118,15 +118,15 @@ pub fn scratchpads(lab: &Lab) -> Result<()> {
 }
 
 /// ntb_tool: each doorbell arrives, alone, and can be cleared and masked.
-pub fn doorbells(lab: &Lab) -> Result<()> {
+pub fn doorbells_arrive(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
     let valid = a.number("db_valid_mask")?;
-    // AMD's driver keeps the last for itself.
+    // AMD's driver keeps the last doorbell for itself.
     ensure!(valid.count_ones() >= 15, "only these doorbells: {valid:#x}");
     for tool in [&a, &b] {
-        // An earlier client may have left some.
+        // An earlier client may have left doorbells set or masked.
         tool.write("db", &format!("c {valid:#x}"))?;
         tool.write("db_mask", &format!("c {valid:#x}"))?;
     }
@@ -156,8 +156,8 @@ pub fn doorbells(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_tool: what is written into a window is in the peer's memory, and back.
-pub fn windows(lab: &Lab) -> Result<()> {
+/// ntb_tool: data written into a window is in the peer's memory, and the reverse.
+pub fn window_data_arrives(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -176,7 +176,7 @@ pub fn windows(lab: &Lab) -> Result<()> {
                 "alignment {alignment:#x} is not the size of the window"
             ),
         }
-        // With outbound translation, who uses the window says where it leads to.
+        // With outbound translation, the node that uses the window sets its translation.
         let address = here.field("peer0/mw_trans0", "DMA Address")?;
         there.write("peer0/peer_mw_trans0", &format!("{address}:{size}"))?;
         let text = format!("to node {}\n", here.node.number());
@@ -206,18 +206,18 @@ pub fn windows(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_perf: it finds its peer by scratchpads, and copies through windows by the processor and by
-/// the engine.
+/// ntb_perf: the driver finds its peer by scratchpads, and copies through windows by CPU and by the
+/// engine.
 pub fn perf(lab: &Lab) -> Result<()> {
     perf_after(lab, |_| Ok(()))
 }
 
-/// The same after a node was made ready for it.
+/// Runs ntb_perf after `prepare` has prepared each node.
 pub fn perf_after(lab: &Lab, prepare: impl Fn(usize) -> Result<()>) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_perf", "chunk_order=16 total_order=16")?;
     let file = format!("/sys/kernel/debug/ntb_perf/{}/run", ntb_device(0));
     for node in 0..2 {
-        // Until both have told each other where their buffers are.
+        // Retries until both nodes have told each other where their buffers are.
         wait_until("a run of ntb_perf", lab.hang_limit(30), || {
             let started = lab
                 .node(node)
@@ -250,9 +250,10 @@ pub fn perf_after(lab: &Lab, prepare: impl Fn(usize) -> Result<()>) -> Result<()
     loaded.unload()
 }
 
-/// dmatest: every channel copies random pieces, and all arrive. One thread for each
-/// channel: plx_dma_tx_status() of a second one takes the ring's lock with softirqs enabled,
-/// under which the channel's tasklet can deadlock.
+/// dmatest: every channel copies random pieces, and all arrive.
+///
+/// There is one thread for each channel. plx_dma_tx_status() of a second thread takes the ring's
+/// lock with softirqs enabled, so the channel's tasklet can deadlock.
 fn dmatest(lab: &Lab) -> Result<()> {
     let channels = lab.config().dma_channels;
     for node in 0..lab.nodes() {
@@ -264,7 +265,7 @@ fn dmatest(lab: &Lab) -> Result<()> {
             "dmatest",
             "iterations=1000 timeout=200000 threads_per_chan=1 run=1",
         )?;
-        // Reading "wait" waits.
+        // A read of "wait" blocks until the test is done.
         lab.node(node).read("/sys/module/dmatest/parameters/wait")?;
         let log = lab.dmesg(node)?;
         let summaries: Vec<&str> = lab::kernel_log::since_mark(&log)
@@ -287,9 +288,9 @@ fn dmatest(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The bridge and the engine are behind the IOMMU, each in a group of its own whose addresses
-/// are translated, and the engine copies with those.
-fn iommu(lab: &Lab) -> Result<()> {
+/// The bridge and the engine are behind the IOMMU, each in a group of its own. Their addresses are
+/// translated, and the engine copies with translated addresses.
+fn iommu_translates(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         let group = |device: &str| -> Result<String> {
             let folder = format!("/sys/bus/pci/devices/{device}/iommu_group");
@@ -311,7 +312,7 @@ fn iommu(lab: &Lab) -> Result<()> {
 }
 
 /// A peer that dies takes the link down; when it is back, the link comes up again.
-pub fn peer_death(lab: &Lab) -> Result<()> {
+pub fn link_follows_peer_death(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.load_with(node, "ntb_tool", "")?;
     }
@@ -331,11 +332,14 @@ pub fn peer_death(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Gives the nodes TCP/IP by ntb_transport and ntb_netdev: 10.0.0.1 and 10.0.0.2. It stays: a link
-/// event while they are unloaded leaves work queued of a driver that is gone.
+/// Gives the nodes TCP/IP by ntb_transport and ntb_netdev: 10.0.0.1 and 10.0.0.2.
+///
+/// The modules stay loaded: a link event while they are unloaded leaves queued work of an unloaded
+/// driver.
 pub fn network(lab: &Lab) -> Result<()> {
-    // With the cable out until both are loaded: the driver clears its scratchpads in a work
-    // item that it queues when it is loaded, and what the peer wrote meanwhile is lost.
+    // The cable stays out until both nodes have loaded the driver. The driver clears its
+    // scratchpads in a work item that it queues when it is loaded, so earlier writes of the peer
+    // would be lost.
     lab.set_link(0, 1, false)?;
     for node in 0..2 {
         lab.load(node, "ntb_transport")?;
@@ -344,8 +348,8 @@ pub fn network(lab: &Lab) -> Result<()> {
     addresses(lab)
 }
 
-/// Gives the nodes, which have ntb_transport, ntb_netdev and addresses, and waits until they hear
-/// each other.
+/// Loads ntb_netdev in nodes that have ntb_transport, sets their addresses, and waits until they
+/// reach each other.
 pub fn addresses(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.load(node, "ntb_netdev")?;
@@ -371,7 +375,7 @@ pub fn netdev(lab: &Lab) -> Result<()> {
     iperf(lab)
 }
 
-/// TCP between nodes that have addresses carries what it is given.
+/// TCP between nodes that have addresses carries data.
 pub fn iperf(lab: &Lab) -> Result<()> {
     let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
     server.wait_for("Server listening", lab.hang_limit(30))?;
@@ -389,26 +393,44 @@ pub fn iperf(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("in_tree::pingpong", PAIR, pingpong),
-    Test::new("in_tree::link", PAIR, link),
-    Test::new("in_tree::scratchpads", PAIR, scratchpads).by_name(),
-    Test::new("in_tree::doorbells", PAIR, doorbells).by_name(),
-    Test::new("in_tree::windows", PAIR, windows).by_name(),
+    Test::new(
+        "in_tree::link_needs_both_clients",
+        PAIR,
+        link_needs_both_clients,
+    ),
+    Test::new("in_tree::scratchpads_arrive", PAIR, scratchpads_arrive).by_name(),
+    Test::new("in_tree::doorbells_arrive", PAIR, doorbells_arrive).by_name(),
+    Test::new("in_tree::window_data_arrives", PAIR, window_data_arrives).by_name(),
     Test::new("in_tree::dmatest", PAIR, dmatest)
         .seconds(120)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree::peer_death", PAIR, peer_death)
-        .seconds(120)
-        .by_name(),
+    Test::new(
+        "in_tree::link_follows_peer_death",
+        PAIR,
+        link_follows_peer_death,
+    )
+    .seconds(120)
+    .by_name(),
     Test::new("in_tree::star_pingpong", STAR, pingpong).by_name(),
     Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong).by_name(),
-    Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells).by_name(),
-    Test::new("in_tree::gen3_windows", GEN3_PAIR, windows).by_name(),
+    Test::new(
+        "in_tree::gen3_doorbells_arrive",
+        GEN3_PAIR,
+        doorbells_arrive,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree::gen3_window_data_arrives",
+        GEN3_PAIR,
+        window_data_arrives,
+    )
+    .by_name(),
     Test::new("in_tree::netdev", FIXED_PAIR, netdev)
         .seconds(120)
         .destroys()
         .by_name(),
-    Test::new("in_tree::iommu", IOMMU_PAIR, iommu)
+    Test::new("in_tree::iommu_translates", IOMMU_PAIR, iommu_translates)
         .seconds(120)
         .leaves_disorder()
         .by_name(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel's own driver of AMD's NTB, and its NTB clients, over the emulated one: eight
-//! scratchpads, a link that follows the drivers and not what clients want, and a doorbell that
-//! the driver keeps for itself.
+//! The kernel's own driver of AMD's NTB, and its NTB clients, over the emulated bridge. It has
+//! eight scratchpads. The link follows the drivers and not the clients' wishes. The driver keeps a
+//! doorbell for itself.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -21,7 +21,7 @@ use crate::ntb_client::enable_links;
 use crate::ntb_client::interrupts;
 use crate::ntb_client::ntb_device;
 
-/// A pair with small windows, so that clients find memory for all of one.
+/// A pair with windows so small that clients find memory for a whole window.
 const AMD_PAIR: Need = Need {
     personality: Personality::Amd,
     windows: Windows::Trapped { size: 1 << 20 },
@@ -34,7 +34,7 @@ const AMD_FIXED: Need = Need {
     ..in_tree::FIXED_PAIR
 };
 
-/// What the driver says of a node's bridge in debugfs.
+/// Returns a value that the driver shows of a node's bridge in debugfs.
 fn info(lab: &Lab, node: usize, name: &str) -> Result<String> {
     let path = format!("/sys/kernel/debug/ntb_hw_amd/{}/info", ntb_device(0));
     let text = lab.node(node).read(&path)?;
@@ -43,9 +43,9 @@ fn info(lab: &Lab, node: usize, name: &str) -> Result<String> {
     Ok(value.trim_start_matches([' ', '-', '\t']).to_owned())
 }
 
-/// ntb_tool: the link is up as soon as both drivers are there, whatever clients want, and follows the
-/// cable.
-fn link(lab: &Lab) -> Result<()> {
+/// ntb_tool: the link is up as soon as both drivers are loaded, whatever the clients wish, and
+/// follows the cable.
+fn link_needs_both_drivers(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     for (node, tool) in [(0, &a), (1, &b)] {
@@ -70,9 +70,9 @@ fn link(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_tool: what is masked waits, and interrupts by its own vector when it no longer is; what is there
-/// already does not interrupt again.
-fn masks(lab: &Lab) -> Result<()> {
+/// ntb_tool: a masked doorbell waits, and interrupts by its own vector when its mask is lifted. A
+/// doorbell that is already set does not interrupt again.
+fn masked_doorbell_waits(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -105,9 +105,11 @@ fn masks(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// A driver that goes tells the other one, which finds it when it is back. Its masks are those of the
-/// hardware only after a client has set all: before, lifting one lifts all.
-fn driver_death(lab: &Lab) -> Result<()> {
+/// A driver that is removed notifies the other driver, which finds it when it is back.
+///
+/// Its masks match those of the hardware only after a client has set all of them. Before that,
+/// lifting one mask lifts all.
+fn peer_sees_driver_removed(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -130,16 +132,17 @@ fn driver_death(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// How often a driver reads registers of its bridge while it is loaded.
+/// Number of times that a driver reads registers of its bridge while it is loaded.
 const READS_OF_LOADING: u64 = 4;
 
-/// Waits, in a lab that nobody has used, until neither driver will report the link once more by itself.
-/// A driver looks after its link each second until there is one, and reports that one, even if its
-/// client has been told. ntb_transport then lays out its rings anew, under packets that are on their
-/// way, after which none arrives.
+/// Waits in a new lab until neither driver will report the link again by itself.
+///
+/// A driver polls its link each second until the link is up. Then it reports the link, even if its
+/// client knows of it. ntb_transport then lays out its rings anew, under packets in flight, and no
+/// packet arrives afterwards.
 fn settle(lab: &Lab) -> Result<()> {
-    // The driver that was loaded last looks first a second later, and until then the other one has
-    // looked again.
+    // The driver that was loaded last polls for the first time a second later. By then the other
+    // driver has polled again.
     let limit = lab.hang_limit(10);
     wait_until("the drivers' look at their link", limit, || {
         let guests = lab.counters()?;
@@ -151,8 +154,10 @@ fn settle(lab: &Lab) -> Result<()> {
     })
 }
 
-/// ntb_transport and ntb_netdev. Nobody clears the scratchpads of a link that has always been there, so
-/// the cable stays in: the driver would look after it again.
+/// ntb_transport and ntb_netdev.
+///
+/// The scratchpads of a link that was always up are never cleared, so the cable stays in. The
+/// driver would poll the link again after the cable was out.
 fn netdev(lab: &Lab) -> Result<()> {
     settle(lab)?;
     for node in 0..2 {
@@ -164,19 +169,53 @@ fn netdev(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("in_tree_amd::link", AMD_PAIR, link).by_name(),
+    Test::new(
+        "in_tree_amd::link_needs_both_drivers",
+        AMD_PAIR,
+        link_needs_both_drivers,
+    )
+    .by_name(),
     Test::new("in_tree_amd::pingpong", AMD_PAIR, in_tree::pingpong).by_name(),
-    Test::new("in_tree_amd::scratchpads", AMD_PAIR, in_tree::scratchpads).by_name(),
-    Test::new("in_tree_amd::doorbells", AMD_PAIR, in_tree::doorbells).by_name(),
-    Test::new("in_tree_amd::masks", AMD_PAIR, masks).by_name(),
-    Test::new("in_tree_amd::windows", AMD_PAIR, in_tree::windows).by_name(),
+    Test::new(
+        "in_tree_amd::scratchpads_arrive",
+        AMD_PAIR,
+        in_tree::scratchpads_arrive,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree_amd::doorbells_arrive",
+        AMD_PAIR,
+        in_tree::doorbells_arrive,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree_amd::masked_doorbell_waits",
+        AMD_PAIR,
+        masked_doorbell_waits,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree_amd::window_data_arrives",
+        AMD_PAIR,
+        in_tree::window_data_arrives,
+    )
+    .by_name(),
     Test::new("in_tree_amd::perf", AMD_PAIR, in_tree::perf)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree_amd::driver_death", AMD_PAIR, driver_death).by_name(),
-    Test::new("in_tree_amd::peer_death", AMD_PAIR, in_tree::peer_death)
-        .seconds(120)
-        .by_name(),
+    Test::new(
+        "in_tree_amd::peer_sees_driver_removed",
+        AMD_PAIR,
+        peer_sees_driver_removed,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree_amd::link_follows_peer_death",
+        AMD_PAIR,
+        in_tree::link_follows_peer_death,
+    )
+    .seconds(120)
+    .by_name(),
     Test::new("in_tree_amd::netdev", AMD_FIXED, netdev)
         .seconds(120)
         .destroys()

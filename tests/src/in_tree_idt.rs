@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel's own driver of IDT's switches, and its NTB clients, over the emulated one:
-//! messages instead of scratchpads, one doorbell register and one vector, and windows that who
-//! uses them sets.
+//! The kernel's own driver of IDT switches, and its NTB clients, over the emulated switch. It has
+//! messages instead of scratchpads, and one doorbell register with one vector. The node that uses a
+//! window sets its translation.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -27,14 +27,14 @@ use crate::ntb_client::ntb_device;
 /// The size of the windows.
 const WINDOW: u64 = 1 << 20;
 
-/// A pair with small windows, so that clients find memory for all of one.
+/// A pair with windows so small that clients find memory for a whole window.
 const IDT_PAIR: Need = Need {
     personality: Personality::Idt,
     windows: Windows::Trapped { size: WINDOW },
     ..PAIR
 };
 
-/// The same with the bridges behind an IOMMU.
+/// The same pair with the bridges behind an IOMMU.
 const IDT_IOMMU: Need = Need {
     iommu: Iommu::Bridges,
     ..IDT_PAIR
@@ -46,12 +46,13 @@ const IDT_STAR: Need = Need {
     ..STAR
 };
 
-/// How often a node's bridge has interrupted.
+/// Returns how often a node's bridge has interrupted.
 fn interrupts(lab: &Lab, node: usize) -> Result<u64> {
     Ok(ntb_client::interrupts(lab, node, "ntb_irq_idt")?[0])
 }
 
-/// Waits until a node's bridge has interrupted so often, and makes sure of no more.
+/// Waits until a node's bridge has interrupted `expected` times, and checks that no further
+/// interrupt follows.
 fn interrupted(lab: &Lab, node: usize, expected: u64) -> Result<()> {
     wait_until("an interrupt", lab.hang_limit(10), || {
         Ok((interrupts(lab, node)? >= expected).then_some(()))
@@ -61,17 +62,18 @@ fn interrupted(lab: &Lab, node: usize, expected: u64) -> Result<()> {
     Ok(())
 }
 
-/// ntb_tool: ports are the switch's, and the link follows what both want, and the cable.
-fn link(lab: &Lab) -> Result<()> {
+/// ntb_tool: ports are those of the switch. The link follows the wishes of both clients, and the
+/// cable.
+fn link_needs_both_clients(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     check_link(lab, [&a, &b], [0, 2])?;
     loaded.unload()
 }
 
-/// ntb_tool: each message arrives and interrupts; it stays until it is taken, and the sender of
-/// another one is told.
-fn messages(lab: &Lab) -> Result<()> {
+/// ntb_tool: each message arrives and interrupts. It stays until the receiver takes it, and the
+/// sender of another message gets an error.
+fn messages_arrive(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -87,7 +89,7 @@ fn messages(lab: &Lab) -> Result<()> {
             let word = 0x1000_0000 * (register + 1) + 0xabcd;
             here.write(&format!("peer0/msg{register}"), &format!("{word:#x}"))?;
             let arrived = 1 << (16 + register);
-            // Blocks until exactly that is there.
+            // The write blocks until exactly this event has occurred.
             there.write("msg_event", &format!("{arrived:#x}"))?;
             ensure!(there.read(&format!("msg{register}"))? == format!("{word:#010x}<-0"));
             interrupted(lab, node, before + 1)?;
@@ -105,9 +107,11 @@ fn messages(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_tool: each doorbell arrives, comes back to who has rung it, and is cleared for both. An
-/// interrupt when the register leaves 0, and no other; the mask keeps it until it is lifted.
-fn doorbells(lab: &Lab) -> Result<()> {
+/// ntb_tool: each doorbell arrives, also comes back to its sender, and is cleared for both nodes.
+///
+/// The bridge interrupts when the register leaves 0, and only then. The mask delays the interrupt
+/// until it is lifted.
+fn doorbells_reach_both_nodes(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -161,9 +165,11 @@ fn doorbells(lab: &Lab) -> Result<()> {
     loaded.unload()
 }
 
-/// ntb_perf sets one window and uses the other, where who uses a window sets it: it takes the number
-/// for that of its peer's. Lets the one lead where the other does, by registers in configuration space
-/// (setup, limit of 64 bits, translated address), with a limit behind all BARs.
+/// Points the window that ntb_perf uses to where the window leads that it sets.
+///
+/// ntb_perf sets one window and uses the other if the node that uses a window sets it, because it
+/// takes the number for that of its peer's window. The function writes registers in configuration
+/// space (setup, limit of 64 bits, translated address), with a limit behind all BARs.
 fn set_used_window(lab: &Lab, node: usize) -> Result<()> {
     let registers = [0x490, 0x4b0];
     let (used, set) = (registers[node], registers[1 - node]);
@@ -183,14 +189,14 @@ fn set_used_window(lab: &Lab, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// ntb_perf: it finds its peer by messages, and copies through windows by the processor and by
-/// the engine.
+/// ntb_perf: the driver finds its peer by messages, and copies through windows by CPU and by the
+/// engine.
 fn perf(lab: &Lab) -> Result<()> {
     in_tree::perf_after(lab, |node| set_used_window(lab, node))
 }
 
-/// A window reaches what the peer's IOMMU lets its bridge reach, whatever address it is set to.
-fn iommu(lab: &Lab) -> Result<()> {
+/// A window reaches only what the peer's IOMMU grants its bridge, whatever its translation is.
+fn iommu_limits_windows(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -198,7 +204,8 @@ fn iommu(lab: &Lab) -> Result<()> {
     ensure!(nothing.tried == 2 * WINDOW / 4096 && nothing.read == 0);
     b.write("peer0/mw_trans0", "65536")?;
     let address = b.field("peer0/mw_trans0", "DMA Address")?;
-    // From a megabyte around the buffer, the buffer alone; and physical addresses lead nowhere.
+    // A window onto a megabyte around the buffer reaches the buffer alone. Physical addresses lead
+    // nowhere.
     let start = (address - 0x8000).max(0x1000);
     a.write("peer0/peer_mw_trans0", &format!("{start}:{WINDOW}"))?;
     a.write("peer0/peer_mw_trans1", &format!("{}:{WINDOW}", 16 << 20))?;
@@ -214,15 +221,35 @@ fn iommu(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("in_tree_idt::link", IDT_PAIR, link).by_name(),
+    Test::new(
+        "in_tree_idt::link_needs_both_clients",
+        IDT_PAIR,
+        link_needs_both_clients,
+    )
+    .by_name(),
     Test::new("in_tree_idt::pingpong", IDT_PAIR, in_tree::pingpong).by_name(),
-    Test::new("in_tree_idt::messages", IDT_PAIR, messages).by_name(),
-    Test::new("in_tree_idt::doorbells", IDT_PAIR, doorbells).by_name(),
-    Test::new("in_tree_idt::windows", IDT_PAIR, in_tree::windows).by_name(),
+    Test::new("in_tree_idt::messages_arrive", IDT_PAIR, messages_arrive).by_name(),
+    Test::new(
+        "in_tree_idt::doorbells_reach_both_nodes",
+        IDT_PAIR,
+        doorbells_reach_both_nodes,
+    )
+    .by_name(),
+    Test::new(
+        "in_tree_idt::window_data_arrives",
+        IDT_PAIR,
+        in_tree::window_data_arrives,
+    )
+    .by_name(),
     Test::new("in_tree_idt::perf", IDT_PAIR, perf)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree_idt::iommu", IDT_IOMMU, iommu).by_name(),
+    Test::new(
+        "in_tree_idt::iommu_limits_windows",
+        IDT_IOMMU,
+        iommu_limits_windows,
+    )
+    .by_name(),
     Test::new("in_tree_idt::perf_iommu", IDT_IOMMU, perf)
         .leaves_disorder()
         .by_name(),

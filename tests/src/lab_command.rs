@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The command `lab`, as a person types it.
+//! The command `lab`, used as a person types it.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ use lab::wait_until;
 use crate::harness::Test;
 use crate::need::ONE;
 
-/// Runs `lab --name NAME ...` on the host; ends that lab when dropped.
+/// A lab that is driven by `lab --name NAME ...` on the host. Dropping the value ends the lab.
 struct Commands {
     name: String,
     up: bool,
@@ -35,13 +35,13 @@ impl Commands {
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         let mut stdin = child.stdin.take().context("no input")?;
-        // A command may end without reading it.
+        // A command may end without reading its input.
         let _ = stdin.write_all(input);
         drop(stdin);
         Ok(child.wait_with_output()?)
     }
 
-    /// Runs it; it must succeed. Returns its output.
+    /// Runs a command, which must succeed. Returns its output.
     fn ok(&self, arguments: &[&str]) -> Result<String> {
         let output = self.run(arguments, b"")?;
         if !output.status.success() {
@@ -55,7 +55,7 @@ impl Commands {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs it; it must fail with this status. Returns its error output.
+    /// Runs a command, which must fail with this status. Returns its error output.
     fn fails(&self, status: i32, arguments: &[&str]) -> Result<String> {
         let output = self.run(arguments, b"")?;
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -77,8 +77,8 @@ impl Drop for Commands {
     }
 }
 
-/// A life of a lab, by commands.
-fn life(lab: &Lab) -> Result<()> {
+/// The whole life of a lab, by commands.
+fn from_start_to_stop(lab: &Lab) -> Result<()> {
     let mut commands = Commands {
         name: format!("{}-commands", lab.config().name),
         up: false,
@@ -171,8 +171,8 @@ fn life(lab: &Lab) -> Result<()> {
     commands.up = false;
     ensure!(!fs::exists(folder)?, "{folder} is left");
     for pid in processes {
-        // The owner hangs up while it exits, so it may still be at that. It is a child of a
-        // process that has ended: whoever inherits it reaps it.
+        // The owner closes the connection while it exits, so it may still be exiting. Its parent
+        // has ended, so another process inherits and reaps it.
         wait_until(
             &format!("the end of process {pid}"),
             lab.hang_limit(10),
@@ -185,7 +185,7 @@ fn life(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The owner, the emulator and the QEMUs.
+/// Returns the ids of the owner, the emulator and the QEMU processes.
 fn pids(status: &serde_json::Value) -> Vec<u64> {
     let nodes = status["nodes"].as_array().into_iter().flatten();
     nodes
@@ -196,6 +196,8 @@ fn pids(status: &serde_json::Value) -> Vec<u64> {
 }
 
 /// The tests of this file.
-pub const TESTS: &[Test] = &[Test::new("lab_command::life", ONE, life)
-    .seconds(180)
-    .by_name()];
+pub const TESTS: &[Test] = &[
+    Test::new("lab_command::from_start_to_stop", ONE, from_start_to_stop)
+        .seconds(180)
+        .by_name(),
+];

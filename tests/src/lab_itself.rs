@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The lab itself: what every other test relies on.
+//! Tests of the lab itself, on which all other tests rely.
 
 use std::fs;
 use std::thread;
@@ -26,20 +26,20 @@ use crate::promise::Circumstances;
 use crate::summary;
 use crate::verdict::Promise;
 
-/// From power-on to the answer of the last agent, two nodes booting at once.
+/// Limit from power-on to the answer of the last agent, with two nodes booting at once.
 const BOOTED: Promise = Promise {
     name: "two nodes have booted",
     seconds: 15.0,
 };
 
-/// From the death of the node.
+/// Limit from the death of the node until the waiting caller gets an error.
 const DEATH_IS_TOLD: Promise = Promise {
-    name: "who waits for a command hears that its node was killed",
+    name: "the caller of a command hears that its node was killed",
     seconds: 5.0,
 };
 
-/// Standard streams, status and signal of a command come back as they were.
-fn exec(lab: &Lab) -> Result<()> {
+/// Standard streams, status and signal of a command arrive unchanged.
+fn exec_returns_unchanged(lab: &Lab) -> Result<()> {
     let output = lab
         .command(1, ["sh", "-c", "cat; echo error >&2; echo $A; pwd; exit 3"])?
         .stdin("input\n")
@@ -66,14 +66,14 @@ fn exec(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Streams are complete, and one that nobody reads does not delay others.
-fn streams(lab: &Lab) -> Result<()> {
+/// Streams are complete, and a stream without a reader does not delay others.
+fn unread_stream_delays_no_other(lab: &Lab) -> Result<()> {
     let pattern: Vec<u8> = (0..3_000_000_u32)
         .map(|n| (n.wrapping_mul(7) >> 3) as u8)
         .collect();
     let output = lab.command(0, ["cat"])?.stdin(pattern.clone()).run()?;
     ensure!(output.stdout == pattern, "cat changed its input");
-    // A command that ends without reading its input.
+    // This command ends without reading its input.
     lab.command(0, ["true"])?.stdin(pattern).run()?.success()?;
 
     let stalled = lab.command(0, ["sleep", "1000"])?.stdin_piped().spawn()?;
@@ -92,13 +92,26 @@ fn streams(lab: &Lab) -> Result<()> {
     })
 }
 
-/// A command that takes too long is killed and says so.
-fn timeout(lab: &Lab) -> Result<()> {
+/// No zombie remains of a process that has lost its parent, whatever its process group.
+fn orphans_are_reaped(lab: &Lab) -> Result<()> {
+    // timeout kills its process group, and so itself first.
+    let script = "for i in 1 2 3; do timeout -s KILL 0.1 sleep 1000 || true; done";
+    lab.shell(0, script)?;
+    wait_until("all orphans are reaped", lab.hang_limit(20), || {
+        let states = lab.shell(0, "ps -A -o stat,comm")?;
+        let mut lines = states.lines();
+        let is_left = |line: &str| line.starts_with('Z') || line.ends_with("sleep");
+        Ok((!lines.any(is_left)).then_some(()))
+    })
+}
+
+/// A command that takes too long is killed, and its output says so.
+fn slow_command_is_killed(lab: &Lab) -> Result<()> {
     let process = lab
         .command(0, ["sh", "-c", "echo started; sleep 1000"])?
         .timeout(Duration::from_secs(2))
         .spawn()?;
-    // However long that takes: the time counts from the start.
+    // The wait may take any time, because the limit counts from the start.
     process.wait_for("started", lab.hang_limit(20))?;
     let error = process.wait().unwrap_err();
     ensure!(
@@ -110,7 +123,7 @@ fn timeout(lab: &Lab) -> Result<()> {
 }
 
 /// Files arrive whole, with their mode, under their name.
-fn files(lab: &Lab) -> Result<()> {
+fn files_arrive_whole(lab: &Lab) -> Result<()> {
     let folder = lab.paths().folder().join("files");
     fs::create_dir_all(&folder)?;
     let local = folder.join("data");
@@ -144,12 +157,12 @@ fn files(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What was just built is what the guest sees, even if it saw an older one.
-fn fresh_files(lab: &Lab) -> Result<()> {
+/// A guest sees a file that was just built, even if it has seen an older version.
+fn rebuilt_file_is_seen(lab: &Lab) -> Result<()> {
     let host = lab.paths().folder().join("fresh");
     let guest = host.display().to_string();
     for contents in ["one", "two and longer", "x"] {
-        // In place, and as a new file with the old name.
+        // Writes the file in place, and then as a new file with the old name.
         fs::write(&host, contents)?;
         ensure!(lab.exec(0, ["cat", &guest])?.success()?.stdout() == contents);
         let new = host.with_extension("new");
@@ -161,8 +174,8 @@ fn fresh_files(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The checks of the kernel log find what they are for.
-fn kernel_log(lab: &Lab) -> Result<()> {
+/// The checks of the kernel log find the lines that they are for.
+fn kernel_log_checks_match(lab: &Lab) -> Result<()> {
     lab.check_kernel_log(0)?;
     lab.shell(0, "echo '<4>scif: a warning of this test' >/dev/kmsg")?;
     let error = lab.check_kernel_log(0).unwrap_err();
@@ -172,14 +185,14 @@ fn kernel_log(lab: &Lab) -> Result<()> {
     );
     lab.mark_kernel_log(0, "the next part")?;
     lab.check_kernel_log(0)?;
-    // This one stays: the test expects it.
+    // This line stays in the log, and the test expects it.
     lab.shell(0, "echo '<4>scif: an expected warning' >/dev/kmsg")?;
     lab.pins(0)?;
     Ok(())
 }
 
-/// A killed node is reported as that, the others live, and it comes back.
-fn kill_and_restart(lab: &Lab) -> Result<()> {
+/// A killed node is reported as killed, the others live, and the node can be restarted.
+fn killed_node_restarts(lab: &Lab) -> Result<()> {
     let around = Circumstances::before(lab, &[0, 1])?;
     let waiting = lab.spawn(1, ["sleep", "1000"])?;
     lab.shell(1, "echo mark >/root/gone")?;
@@ -206,8 +219,8 @@ fn kill_and_restart(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A paused node does not answer, and goes on where it was.
-fn pause(lab: &Lab) -> Result<()> {
+/// A paused node does not answer, and continues where it was.
+fn paused_node_continues(lab: &Lab) -> Result<()> {
     lab.pause(1)?;
     let waiting = lab.spawn(1, ["echo", "here"])?;
     ensure!(waiting.wait_timeout(Duration::from_secs(1))?.is_none());
@@ -217,8 +230,8 @@ fn pause(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A kernel that crashes is a dead node with a story.
-fn crash(lab: &Lab) -> Result<()> {
+/// A kernel that crashes is reported as a dead node, with the end of its console.
+fn crash_is_reported(lab: &Lab) -> Result<()> {
     let error = lab
         .exec(0, ["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 100"])
         .unwrap_err()
@@ -230,7 +243,7 @@ fn crash(lab: &Lab) -> Result<()> {
 }
 
 /// Two labs run at once and do not see each other.
-fn two_labs(lab: &Lab) -> Result<()> {
+fn two_labs_are_separate(lab: &Lab) -> Result<()> {
     let name = format!("{}-other", lab.config().name);
     let other = Lab::start(config(&name, &ONE, lab.kernel().flavour()), &Silent)?;
     fs::write(other.paths().exchange().join("there"), "")?;
@@ -245,7 +258,7 @@ fn two_labs(lab: &Lab) -> Result<()> {
 }
 
 /// In a star, the centre has an NTB for each other node.
-fn star(lab: &Lab) -> Result<()> {
+fn star_centre_has_all_bridges(lab: &Lab) -> Result<()> {
     let count =
         |node| -> Result<usize> { Ok(lab.shell(node, "ls /sys/bus/ntb/devices")?.lines().count()) };
     ensure!(count(0)? == 2);
@@ -254,9 +267,11 @@ fn star(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Two nodes that boot at once answer in time. The first boot cannot be measured before, and
-/// may have to read everything from the disk; so if it took too long, another one counts.
-fn boot_time(lab: &Lab) -> Result<()> {
+/// Two nodes that boot at once answer in time.
+///
+/// The speed can't be measured before the first boot, which may have to read everything from the
+/// disk. So if the first boot took too long, another one counts.
+fn boot_is_in_time(lab: &Lab) -> Result<()> {
     let seconds = || summary::boot_seconds(lab).context("a node is down");
     let around = Circumstances::before(lab, &[0, 1])?;
     let Err(first) = BOOTED.check(&around, Duration::from_secs_f64(seconds()?)) else {
@@ -272,8 +287,8 @@ fn boot_time(lab: &Lab) -> Result<()> {
     BOOTED.check(&around, Duration::from_secs_f64(seconds()?))
 }
 
-/// The kernel's own modules are where a guest looks for them.
-fn modules(lab: &Lab) -> Result<()> {
+/// The kernel's own modules are where a guest searches for them.
+fn guest_finds_kernel_modules(lab: &Lab) -> Result<()> {
     // Netdev and its parts are in folders of their own; FUSE and zram may be built in.
     for module in ["ntb_netdev", "zram"] {
         lab.load(0, module)?;
@@ -289,10 +304,12 @@ fn modules(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What the speed is measured by takes longer in a node that is busy: otherwise no machine
-/// would ever be found to be slow. A few times, as the machine may become faster in between.
-fn speed(lab: &Lab) -> Result<()> {
-    // Twice as many as a node has processors.
+/// The measurement of the speed takes longer in a busy node. Otherwise it would never find a slow
+/// machine.
+///
+/// The test tries several times, because the machine may become faster in between.
+fn busy_node_measures_slower(lab: &Lab) -> Result<()> {
+    // The loops are twice as many as a node has CPUs.
     let script = "for i in 1 2 3 4; do while :; do :; done & done; echo busy; wait";
     let mut found = Vec::new();
     for _ in 0..5 {
@@ -309,27 +326,52 @@ fn speed(lab: &Lab) -> Result<()> {
         }
         found.push((quiet, busy));
     }
-    bail!("a busy node is as fast as one that is not: {found:#?}")
+    bail!("a busy node is as fast as an idle one: {found:#?}")
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("lab::boot_time", PAIR, boot_time).seconds(180),
-    Test::new("lab::speed", PAIR, speed).by_name(),
-    Test::new("lab::modules", PAIR, modules).on_stock(),
-    Test::new("lab::exec", PAIR, exec),
-    Test::new("lab::streams", PAIR, streams).seconds(120),
-    Test::new("lab::timeout", PAIR, timeout),
-    Test::new("lab::files", PAIR, files),
-    Test::new("lab::fresh_files", PAIR, fresh_files),
-    Test::new("lab::kernel_log", PAIR, kernel_log).expects(&["an expected warning"]),
-    Test::new("lab::two_labs", PAIR, two_labs)
+    Test::new("lab::boot_is_in_time", PAIR, boot_is_in_time).seconds(180),
+    Test::new(
+        "lab::busy_node_measures_slower",
+        PAIR,
+        busy_node_measures_slower,
+    )
+    .by_name(),
+    Test::new(
+        "lab::guest_finds_kernel_modules",
+        PAIR,
+        guest_finds_kernel_modules,
+    )
+    .on_stock(),
+    Test::new("lab::exec_returns_unchanged", PAIR, exec_returns_unchanged),
+    Test::new(
+        "lab::unread_stream_delays_no_other",
+        PAIR,
+        unread_stream_delays_no_other,
+    )
+    .seconds(120),
+    Test::new("lab::orphans_are_reaped", PAIR, orphans_are_reaped),
+    Test::new("lab::slow_command_is_killed", PAIR, slow_command_is_killed),
+    Test::new("lab::files_arrive_whole", PAIR, files_arrive_whole),
+    Test::new("lab::rebuilt_file_is_seen", PAIR, rebuilt_file_is_seen),
+    Test::new(
+        "lab::kernel_log_checks_match",
+        PAIR,
+        kernel_log_checks_match,
+    )
+    .expects(&["an expected warning"]),
+    Test::new("lab::two_labs_are_separate", PAIR, two_labs_are_separate)
         .seconds(120)
         .by_name(),
-    Test::new("lab::kill_and_restart", PAIR, kill_and_restart)
+    Test::new("lab::killed_node_restarts", PAIR, killed_node_restarts)
         .seconds(120)
         .by_name(),
-    Test::new("lab::pause", PAIR, pause),
-    Test::new("lab::crash", PAIR, crash).leaves_disorder(),
-    Test::new("lab::star", STAR, star),
+    Test::new("lab::paused_node_continues", PAIR, paused_node_continues),
+    Test::new("lab::crash_is_reported", PAIR, crash_is_reported).leaves_disorder(),
+    Test::new(
+        "lab::star_centre_has_all_bridges",
+        STAR,
+        star_centre_has_all_bridges,
+    ),
 ];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! libscif as its users have it: installed, found by pkg-config, linked both ways; the
-//! samples; and who may open the device, with udev and sysusers at work.
+//! libscif as its users get it: installed, found by pkg-config, linked statically and dynamically.
+//! Also the samples, and the permissions of the device with udev and sysusers running.
 //!
-//! What shows without a device is checked by `make check` of the library.
+//! `make check` of the library checks what needs no device.
 
 use std::path::PathBuf;
 use std::process;
@@ -31,13 +31,13 @@ const ALONE: Need = Need {
     ..ONE
 };
 
-/// Nobody's user and group.
+/// Id of the user and the group `nobody`.
 const NOBODY: &str = "65534";
 
-/// The exchange folder, as guests see it.
+/// Path of the exchange folder in guests.
 const EXCHANGE: &str = "/exchange";
 
-/// What a tree is built with.
+/// The compiler and the folder of a tree.
 #[derive(Clone, Copy)]
 struct Kind {
     /// The tree's folder below the exchange folder.
@@ -45,22 +45,22 @@ struct Kind {
     compiler: &'static [&'static str],
 }
 
-/// As any distribution would.
+/// A tree built as any distribution would build it.
 const NATIVE: Kind = Kind {
     folder: "libscif",
     compiler: &["cc"],
 };
 
-/// For 32-bit programs.
+/// A tree for 32-bit programs.
 const SMALL: Kind = Kind {
     folder: "libscif-32",
     compiler: &["cc", "-m32"],
 };
 
-/// A tree with the library installed, below the exchange folder.
+/// A tree below the exchange folder, in which the library is installed.
 struct Installed {
     kind: Kind,
-    /// On the host.
+    /// Path of the tree on the host.
     root: PathBuf,
 }
 
@@ -80,7 +80,7 @@ impl Installed {
         Ok(Installed { kind, root })
     }
 
-    /// What pkg-config says.
+    /// Returns the output of pkg-config.
     fn flags(&self, arguments: &[&str]) -> Result<Vec<String>> {
         let mut command = process::Command::new("pkg-config");
         command
@@ -92,7 +92,7 @@ impl Installed {
         Ok(flags.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Compiles tests/programs/libscif_user.c; returns it as guests see it.
+    /// Compiles tests/programs/libscif_user.c, and returns the path of the program in guests.
     fn build_user(&self, name: &str, how: &[&str], libraries: &[&str]) -> Result<String> {
         let mut cc = process::Command::new(self.kind.compiler[0]);
         cc.args(&self.kind.compiler[1..])
@@ -111,7 +111,8 @@ impl Installed {
     }
 }
 
-/// What a compiler is told of tests/programs/libscif_user.c, beside how to find the library.
+/// Returns the compiler's arguments for tests/programs/libscif_user.c, without those that find the
+/// library.
 pub fn user_sources() -> Vec<String> {
     let tests = paths::repository().join("tests");
     let harness = tests.join("harness");
@@ -122,7 +123,7 @@ pub fn user_sources() -> Vec<String> {
     ]
 }
 
-/// Runs a command on the host; an error unless it succeeds. Returns its output.
+/// Runs a command on the host. Returns its output, or an error if it fails.
 fn run(command: &mut process::Command) -> Result<String> {
     let output = command
         .output()
@@ -156,7 +157,7 @@ pub fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize;
     scif::check_tap(serving.wait()?)
 }
 
-/// The shared library of the tree is the one that is used.
+/// A dynamically linked program uses the shared library of the tree.
 fn linked_dynamically(lab: &Lab, kind: Kind) -> Result<()> {
     let installed = Installed::new(lab, kind)?;
     let program = installed.build_user("shared", &[], &["--cflags", "--libs"])?;
@@ -175,24 +176,24 @@ fn linked_dynamically(lab: &Lab, kind: Kind) -> Result<()> {
     client_and_server(lab, &program, &library, [0, 1])
 }
 
-fn shared(lab: &Lab) -> Result<()> {
+fn dynamic_program_runs(lab: &Lab) -> Result<()> {
     linked_dynamically(lab, NATIVE)
 }
 
 /// The library and the program have 32 bits, the kernel has 64.
-fn shared_32(lab: &Lab) -> Result<()> {
+fn dynamic_32_bit_program_runs(lab: &Lab) -> Result<()> {
     linked_dynamically(lab, SMALL)
 }
 
-/// A program that brings its own.
-fn linked_statically(lab: &Lab) -> Result<()> {
+/// A statically linked program contains the library.
+fn static_program_runs(lab: &Lab) -> Result<()> {
     let installed = Installed::new(lab, NATIVE)?;
     let libraries = ["--static", "--cflags", "--libs"];
     let program = installed.build_user("static", &["-static"], &libraries)?;
     client_and_server(lab, &program, "", [1, 0])
 }
 
-/// A sample, as guests see it.
+/// Returns the path of a sample in guests.
 pub fn sample(name: &str) -> Result<String> {
     scif::built(&format!("build/samples/{name}"))
 }
@@ -203,7 +204,7 @@ fn says(output: Output, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// samples/scif/hello: the server is told by both nodes.
+/// samples/scif/hello: both nodes send a text to the server.
 fn sample_hello(lab: &Lab) -> Result<()> {
     let hello = sample("hello")?;
     let server = lab.spawn(1, [&*hello, "serve", "2061"])?;
@@ -220,7 +221,7 @@ fn sample_hello(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// samples/scif/put: a copy and the word behind it, in both directions.
+/// samples/scif/put: a copy and the signal behind it, in both directions.
 fn sample_put(lab: &Lab) -> Result<()> {
     let put = sample("put")?;
     for (client, server, kib) in [(0, 1, "4"), (1, 0, "16384")] {
@@ -233,17 +234,17 @@ fn sample_put(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Runs a client's script on node 0 as soon as a server that says nothing of it listens.
+/// Runs a client's script on node 0 as soon as the server listens, which prints nothing then.
 fn once_it_listens(lab: &Lab, script: &str) -> Result<Output> {
-    wait_until("somebody listens", lab.hang_limit(20), || {
+    wait_until("a server listens", lab.hang_limit(20), || {
         let output = lab.exec(0, ["sh", "-c", script])?;
         let refused = output.stderr().contains("Connection refused");
         Ok((!refused).then_some(output))
     })
 }
 
-/// samples/scif/ring: what goes in comes out, more than the ring has room for; and when one end is
-/// killed, the other hears of it.
+/// samples/scif/ring: the output is the input, which is longer than the ring. If one end is killed,
+/// the other end notices.
 fn sample_ring(lab: &Lab) -> Result<()> {
     let ring = sample("ring")?;
     let hash = scif::make_file(lab, "ring-in", 5_000_011)?;
@@ -279,7 +280,8 @@ fn sample_ring(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// samples/scif/file_server: files of its folder, of all kinds of sizes, and nothing else.
+/// samples/scif/file_server: the server sends files of its folder, of various sizes, and no other
+/// files.
 fn sample_file_server(lab: &Lab) -> Result<()> {
     let file_server = sample("file_server")?;
     let sizes = [0, 1, 1 << 20, (2 << 20) + 4097];
@@ -316,7 +318,7 @@ fn sample_file_server(lab: &Lab) -> Result<()> {
         ensure!(output.stdout().is_empty(), "{name} came: {output}");
         ensure!(output.stderr().contains(error), "{name}: {output}");
     }
-    // A client that goes in the middle costs the others nothing.
+    // A client that ends in the middle of a file does not affect others.
     lab.shell(
         0,
         &format!("{file_server} 1 2066 served-2101249 | head -c 1 >/dev/null"),
@@ -329,8 +331,8 @@ fn sample_file_server(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// With udevd running, the device is the group's; sysusers has made the group.
-fn device_permissions(lab: &Lab) -> Result<()> {
+/// With udevd running, the device belongs to the group that sysusers has made.
+fn udev_sets_device_group(lab: &Lab) -> Result<()> {
     let installed = Installed::new(lab, NATIVE)?;
     let tree = installed.in_guest("usr/lib");
     lab.shell(
@@ -357,7 +359,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
         lab.rmmod(0, "scif")?;
     }
 
-    // Whoever is in the group may use it, with nothing else to show.
+    // A member of the group may use the device without further rights.
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;
@@ -369,11 +371,11 @@ fn device_permissions(lab: &Lab) -> Result<()> {
     let output = lab.exec(0, outside)?;
     ensure!(
         output.code() != Some(0) && output.stderr().contains("EACCES"),
-        "nobody may use the device: {output}"
+        "a user outside the group may use the device: {output}"
     );
     lab.rmmod(0, "scif")?;
 
-    // The same for the device of the MIC library.
+    // The rule covers the device of the MIC library, too.
     lab.insmod(0, scif::module(lab)?, "mic_compat=1")?;
     lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;
@@ -385,15 +387,34 @@ fn device_permissions(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("libscif::shared", SCIF_PAIR, shared).seconds(120),
-    Test::new("libscif::static", SCIF_PAIR, linked_statically).seconds(120),
-    Test::new("libscif::shared_32", SCIF_PAIR, shared_32).seconds(120),
+    Test::new(
+        "libscif::dynamic_program_runs",
+        SCIF_PAIR,
+        dynamic_program_runs,
+    )
+    .seconds(120),
+    Test::new(
+        "libscif::static_program_runs",
+        SCIF_PAIR,
+        static_program_runs,
+    )
+    .seconds(120),
+    Test::new(
+        "libscif::dynamic_32_bit_program_runs",
+        SCIF_PAIR,
+        dynamic_32_bit_program_runs,
+    )
+    .seconds(120),
     Test::new("libscif::sample_hello", SCIF_PAIR, sample_hello),
     Test::new("libscif::sample_put", SCIF_PAIR, sample_put),
     Test::new("libscif::sample_ring", SCIF_PAIR, sample_ring).seconds(120),
     Test::new("libscif::sample_file_server", SCIF_PAIR, sample_file_server),
-    // Other tests should not have udevd's rules, and the module has its events.
-    Test::new("libscif::device_permissions", ALONE, device_permissions)
-        .seconds(120)
-        .destroys(),
+    // Other tests must not run with udevd's rules, and udevd handles the module's events.
+    Test::new(
+        "libscif::udev_sets_device_group",
+        ALONE,
+        udev_sets_device_group,
+    )
+    .seconds(120)
+    .destroys(),
 ];

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a test wants the module: in which state the nodes are when it starts.
+//! The state of the module that a test needs when it starts.
 
 /// Whether the nodes of a lab have the module loaded when a test starts, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loaded {
-    /// It is not.
+    /// The module is not loaded.
     No,
-    /// It is, with a heartbeat timeout so long that a peer is not given up on a busy machine:
-    /// for tests that are not about that.
+    /// The module is loaded, with such a long heartbeat timeout that no peer is lost on a busy
+    /// machine. It serves tests that are not about lost peers.
     LongHeartbeat,
-    /// It is, with the heartbeat that users have; a longer one on a machine that is too slow
-    /// for it, see `heartbeat`.
+    /// The module is loaded, with the default heartbeat timeout. On a machine that is too slow for
+    /// it, the timeout is longer (see `heartbeat`).
     AsUsual,
 }

@@ -62,12 +62,20 @@ test_files! {
     scif_node_loss
     scif_patience
     scif_power
-    scif_push
+    scif_peer_writes
     scif_ring
     scif_operators
     scif_doctor
     scif_advice
     scif_soak
+    scif_net
+    scif_net_counts
+    scif_net_device
+    scif_net_guide
+    scif_net_hostile
+    scif_net_judges
+    scif_net_kernel
+    scif_net_long
     scif_star
     scif_status
     scif_steering
@@ -99,43 +107,44 @@ test_files! {
 
 const EXAMPLES: &str = "\
 Examples (inside the environment):
-  lab-tests                       all tests, on the stock kernel
-  lab-tests pingpong dmatest      those whose name contains one of these
+  lab-tests                       the default tests, on the stock kernel
+  lab-tests pingpong dmatest      all tests whose name contains one of these words
   lab-tests --kernel debug scif   with KASAN, lockdep and kmemleak
-  lab-tests --keep one_test       wait with the lab if it fails, to look at it
+  lab-tests --keep one_test       if the test fails, keep its lab until you press Enter
   lab-tests --weak-order 1-100 scif_order::seeds
-                                  once with each of 100 seeds; such a test, which takes long,
-                                  runs only when it is asked for by a filter with '::'
+                                  once with each of 100 seeds; such long tests run only if a
+                                  filter with '::' matches them
 
-Before the last line come the figures of the run: how fast the guests were, how long they
-took to boot, how long what is promised took. The last line is 'N passed, N failed'; the exit status is 0 if nothing failed.";
+At the end lab-tests prints the figures of the run: the speed of the guests, the times of
+their boots, and the times of operations that have a promised limit. The last line is
+'N passed, N failed'. The exit status is 0 if no test failed.";
 
 /// Runs the tests that need guests.
 #[derive(Parser)]
 #[command(name = "lab-tests", version, after_help = EXAMPLES)]
 struct Arguments {
-    /// Run the tests whose name contains one of these; all by default.
+    /// Run the tests whose name contains one of these words; all by default.
     #[arg(env = "SCIF_TEST_FILTER", value_delimiter = ' ')]
     filter: Vec<String>,
-    /// Print the names and run nothing.
+    /// Print the names of the tests, and run none.
     #[arg(long)]
     list: bool,
-    /// Print which kernels the tests boot, and run nothing.
+    /// Print the kernels that the tests boot, and run no test.
     #[arg(long)]
     kernels: bool,
-    /// Which kernel the guests boot; on the debug kernel tests have eight times the time.
+    /// The kernel that the guests boot; on the debug kernel a test may take eight times as long.
     #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     kernel: Flavour,
-    /// Test this scif.ko instead of the one that 'make modules' has built; a path that
-    /// guests see, below /src or /cache.
+    /// Test this scif.ko instead of the one that 'make modules' has built. Guests must see the
+    /// path, so it is below /src or /cache.
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
-    /// Reorder writes across links as this seed has it (`lab up --help`), in the labs of all tests
-    /// that do not say how; with several, such as 1-100 or 1-100,root, each of those tests runs once
-    /// with each.
+    /// Reorder writes across links with this seed (`lab up --help`) in all tests that do not choose
+    /// an order themselves. With several seeds, such as 1-100 or 1-100,root, each such test runs
+    /// once with each seed.
     #[arg(long, value_name = "SEEDS", value_parser = Seeds::parse)]
     weak_order: Option<Seeds>,
-    /// Begin no test after this time, in seconds since 1970; those that are left out are named.
+    /// Begin no test after this time, in seconds since 1970, and name the tests left out.
     #[arg(long, value_name = "TIME", env = "SCIF_TESTS_UNTIL")]
     until: Option<u64>,
     /// If a test fails, wait for Enter before its lab ends.
@@ -175,7 +184,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     ensure!(
         !tests.is_empty(),
-        "all of these tests are for other kernels, or run only for a filter with '::'"
+        "all of these tests are for other kernels, or run only if a filter has '::'"
     );
     if let Some(module) = &arguments.module {
         scif::GIVEN_MODULE.get_or_init(|| module.clone());
@@ -204,7 +213,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     runner.progress.finish_and_clear();
     if !left_out.is_empty() {
         let (count, names) = (left_out.len(), left_out.join(" "));
-        println!("NOT RUN, as the time was over: {count} tests: {names}");
+        println!("NOT RUN, as --until had passed: {count} tests: {names}");
     }
     for failed in &runner.failed {
         println!("failed: {failed}");
@@ -228,13 +237,13 @@ fn is_over(until: u64) -> bool {
     now.is_ok_and(|now| now.as_secs() >= until)
 }
 
-/// What was asked for; variables of the environment may have more spaces than words.
+/// Returns the filters of the user. Variables of the environment may have more spaces than words.
 fn filters(arguments: &Arguments) -> impl Iterator<Item = &str> {
     let filters = arguments.filter.iter().map(String::as_str);
     filters.filter(|filter| !filter.is_empty())
 }
 
-/// An error if some of what was asked for is no test's name, or a part of one.
+/// Returns an error if a filter is not contained in the name of any test.
 fn check_filters(arguments: &Arguments) -> Result<()> {
     for filter in filters(arguments) {
         let is_known = |test: &Test| test.name.contains(filter);
@@ -246,12 +255,12 @@ fn check_filters(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Whether a test was asked for, on a kernel that it is for.
+/// Returns whether the user has asked for a test, on a kernel that the test is for.
 fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
     if test.only.is_some_and(|only| only != arguments.kernel) {
         return false;
     }
-    // Another kernel than that which was asked for would have to be built.
+    // The test would need a kernel other than the requested one, which would have to be built.
     let by_name = test.by_name || test.need.kernel(arguments.kernel) != arguments.kernel;
     let mut parts = filters(arguments).peekable();
     if parts.peek().is_none() {
@@ -260,8 +269,10 @@ fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
     parts.any(|part| test.name.contains(part) && (!by_name || part.contains("::")))
 }
 
-/// The same tests, those that need the same machines one after the other. Among them come first those that leave the lab
-/// as it was, and last those that leave nothing; tests that want the module loaded in the same way come together.
+/// Sorts the tests, so that tests that need the same machines are consecutive.
+///
+/// Among them, tests that leave the lab as it was come first, and tests that destroy it come last.
+/// Tests that want the module loaded in the same way are consecutive, too.
 fn grouped<'a>(tests: &[&'a Test]) -> Vec<&'a Test> {
     let mut machines = Vec::new();
     for test in tests {
@@ -274,7 +285,7 @@ fn grouped<'a>(tests: &[&'a Test]) -> Vec<&'a Test> {
         let machines = machines.iter().position(|one| *one == test.need.machines());
         (machines, test.leaves, test.need.scif)
     };
-    // Those that are equal stay in the order of the files.
+    // The sort is stable, so equal tests stay in the order of the files.
     result.sort_by_key(place);
     result
 }
@@ -288,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
+    fn lab_test_names_are_unique() {
         let mut names: Vec<&str> = all().map(|test| test.name).collect();
         names.sort_unstable();
         let count = names.len();
@@ -297,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_in_no_name_is_an_error() {
+    fn filter_that_matches_no_test_is_an_error() {
         let check = |filter: &str| check_filters(&Arguments::parse_from(["lab-tests", filter]));
         assert!(check("pingpong").is_ok());
         assert!(check("scif_order::").is_ok());
@@ -305,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_for_every_change_takes_few_labs() {
+    fn tests_of_every_change_need_few_labs() {
         let mut arguments = Arguments::parse_from(["lab-tests", "--kernel", "stock"]);
         arguments.filter.clear();
         let mut machines = Vec::new();

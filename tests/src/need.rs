@@ -13,37 +13,39 @@ use crate::loaded::Loaded;
 /// The lab that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Which links.
+    /// The links between the nodes.
     pub topology: Topology,
-    /// DMA engines of a node.
+    /// Number of DMA engines of a node.
     pub dma_channels: usize,
-    /// What each of them copies in a second, if that is limited.
+    /// Bytes that each engine copies in a second, if that is limited.
     pub engine_rate: Option<u64>,
-    /// Which NTB.
+    /// Model of the NTB.
     pub personality: Personality,
-    /// What its memory windows are.
+    /// The memory windows of the NTB.
     pub windows: Windows,
-    /// How writes across links are reordered, if they are.
+    /// The order of writes across links, if the lab reorders them.
     pub weak_order: Option<WeakOrder>,
-    /// What is behind the nodes' IOMMU.
+    /// The devices that are behind the nodes' IOMMU.
     pub iommu: Iommu,
-    /// Whether the kernel has to have KUnit; Debian's has not.
+    /// Whether the kernel has to have KUnit and run the cases of modules. Debian's kernel has no
+    /// KUnit.
     pub kunit: bool,
     /// Whether a PCI device of each node has memory.
     pub device_memory: bool,
     /// Whether nodes can sleep.
     pub sleep: bool,
-    /// Words for the guests' kernel command line; those that begin with "scif." are parameters of the module.
+    /// Words for the guests' kernel command line; those that begin with "scif." are parameters of
+    /// the module.
     pub append: &'static [&'static str],
     /// Whether the module under test is loaded.
     pub scif: Loaded,
 }
 
 impl Need {
-    /// The machines alone: without the module, and with a seed that stands for any, as that of a lab can be
-    /// changed.
+    /// Returns the machines alone: without the module, and with a fixed seed, because a lab can
+    /// change its seed.
     pub fn machines(self) -> Need {
         let order = |order| WeakOrder { seed: 0, ..order };
         Need {
@@ -53,7 +55,7 @@ impl Need {
         }
     }
 
-    /// The kernel that the nodes boot where `asked` was asked for.
+    /// Returns the kernel that the nodes boot if the user has asked for `asked`.
     pub fn kernel(&self, asked: Flavour) -> Flavour {
         match asked {
             Flavour::Stock if self.kunit => Flavour::Plain,
@@ -86,7 +88,7 @@ pub const PAIR: Need = Need {
     ..ONE
 };
 
-/// Node 0 with links to the nodes 1 and 2.
+/// Node 0 with links to nodes 1 and 2.
 pub const STAR: Need = Need {
     nodes: 3,
     topology: Topology::Star,

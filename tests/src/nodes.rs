@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The nodes of a lab, at the same time.
+//! Work on all nodes of a lab in parallel.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use anyhow::anyhow;
 use lab::Lab;
 
-/// Does something with all nodes at once.
+/// Runs an action for all nodes in parallel.
 pub fn for_each_node<T: Send>(
     lab: &Lab,
     work: impl Fn(usize) -> Result<T> + Sync,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel's own NTB clients, as tests use them: loaded for a while, and driven by debugfs.
+//! The kernel's own NTB clients, which tests load for a while and drive by debugfs.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -8,14 +8,14 @@ use lab::Lab;
 use lab::Node;
 use lab::Personality;
 
-/// Loads a module in all nodes; unloads it when dropped.
+/// A module that is loaded in all nodes. Dropping the value unloads it.
 pub struct Loaded<'a> {
     lab: &'a Lab,
     name: &'static str,
 }
 
 impl<'a> Loaded<'a> {
-    /// Loads it.
+    /// Loads a module in all nodes.
     pub fn new(lab: &'a Lab, name: &'static str, parameters: &str) -> Result<Loaded<'a>> {
         let loaded = Loaded { lab, name };
         for node in 0..lab.nodes() {
@@ -24,7 +24,7 @@ impl<'a> Loaded<'a> {
         Ok(loaded)
     }
 
-    /// Unloads it; it must work.
+    /// Unloads the module, which must succeed.
     pub fn unload(self) -> Result<()> {
         for node in 0..self.lab.nodes() {
             self.lab.rmmod(node, self.name)?;
@@ -44,16 +44,16 @@ impl Drop for Loaded<'_> {
 
 /// A node's debugfs folder of ntb_tool for its NTB number `index`.
 pub struct Tool<'a> {
-    /// Which node.
+    /// The node.
     pub node: Node<'a>,
-    /// The folder.
+    /// The path of the folder.
     pub folder: String,
-    /// Whether the driver says that it does not switch the link from this end.
+    /// Whether the driver says that this end does not switch the link.
     refuses_link: bool,
 }
 
 impl<'a> Tool<'a> {
-    /// That folder.
+    /// Returns the folder of a node's NTB.
     pub fn new(lab: &'a Lab, node: usize, index: usize) -> Tool<'a> {
         Tool {
             node: lab.node(node),
@@ -62,7 +62,7 @@ impl<'a> Tool<'a> {
         }
     }
 
-    /// What a file says.
+    /// Returns the content of a file.
     pub fn read(&self, file: &str) -> Result<String> {
         let text = self.node.read(&format!("{}/{file}", self.folder))?;
         Ok(text.trim_end().to_owned())
@@ -74,8 +74,8 @@ impl<'a> Tool<'a> {
             .write(&format!("{}/{file}", self.folder), contents)
     }
 
-    /// Wants the link up, `Y`, or down, `N`. AMD's driver switches events by that, and says on its
-    /// secondary side that it does not.
+    /// Requests the link up, `Y`, or down, `N`. AMD's driver switches events by this request, and
+    /// reports on its secondary side that it does not switch the link.
     pub fn set_link(&self, state: &str) -> Result<()> {
         let written = self.write("link", state);
         if self.refuses_link {
@@ -85,12 +85,12 @@ impl<'a> Tool<'a> {
         written
     }
 
-    /// Runs a script in the folder; it must succeed. Returns its output.
+    /// Runs a script in the folder, which must succeed. Returns its output.
     pub fn shell(&self, script: &str) -> Result<String> {
         self.node.shell(&format!("cd {}; {script}", self.folder))
     }
 
-    /// The number that a file says.
+    /// Returns the number that a file contains.
     pub fn number(&self, file: &str) -> Result<u64> {
         let text = self.read(file)?;
         match text.strip_prefix("0x") {
@@ -100,7 +100,7 @@ impl<'a> Tool<'a> {
         .with_context(|| format!("{file} contains '{text}'"))
     }
 
-    /// The value of a line such as "Window Size     0x1000".
+    /// Returns the value of a line such as "Window Size     0x1000".
     pub fn field(&self, file: &str, name: &str) -> Result<u64> {
         let text = self.read(file)?;
         text.lines()
@@ -112,12 +112,12 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// The name of a node's NTB number `index`.
+/// Returns the name of a node's NTB number `index`.
 pub fn ntb_device(index: usize) -> String {
     format!("0000:00:{:02x}.0", lab::ntb_slot(index))
 }
 
-/// How often each vector of a node's bridge has interrupted, by the name of its handler.
+/// Returns how often each vector of a node's bridge has interrupted, by the name of its handler.
 pub fn interrupts(lab: &Lab, node: usize, handler: &str) -> Result<Vec<u64>> {
     let text = lab.node(node).read("/proc/interrupts")?;
     let of_line = |line: &str| {
@@ -141,13 +141,14 @@ pub fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
         tool.set_link("Y")?;
     }
     for tool in tools {
-        // Blocks until it is so.
+        // The write blocks until the link is up.
         tool.write("peer0/link_event", "Y")?;
     }
     Ok(())
 }
 
-/// Both ends know their `ports`, and the link follows what both want, and the cable. It is up afterwards.
+/// Checks that both ends know their `ports`, and that the link follows both clients' requests and
+/// the cable. The link is up afterwards.
 pub fn check_link(lab: &Lab, [a, b]: [&Tool<'_>; 2], ports: [u64; 2]) -> Result<()> {
     ensure!(a.number("port")? == ports[0] && a.number("peer0/port")? == ports[1]);
     ensure!(b.number("port")? == ports[1] && b.number("peer0/port")? == ports[0]);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The Debian packages as their users have them: installed with dpkg on two nodes, the modules
-//! that dkms has built loaded, the tool and a program run, and all of it purged.
+//! The Debian packages as their users get them. dpkg installs them on two nodes, and the modules
+//! that dkms has built are loaded. Then the tool and a program run, and all packages are purged.
 //!
-//! dkms takes minutes for the modules, in an emulated guest hours: `scripts/deb-installed` has let
-//! the packages build them on a machine like these, installed and purged there as well, and left an
-//! archive of dkms's, which is the way to more hosts with the same kernel. A guest loads that.
+//! dkms takes minutes to build the modules, and in an emulated guest hours. So
+//! `scripts/deb-installed` has let the packages build them on a machine like these, where they were
+//! installed and purged as well. It has left an archive of dkms, which is the way to install on
+//! more hosts with the same kernel. A guest loads that archive.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use lab::Lab;
 use lab::Node;
 use lab::Output;
 use lab::paths;
+use lab::wait_until;
 
 use crate::harness::Test;
 use crate::libscif;
@@ -36,11 +38,13 @@ const PACKAGES: [&str; 6] = [
     "libscif-ring0",
 ];
 
-/// What the lab has loaded, and the packages have as well.
+/// Modules that the lab has loaded, and that the packages contain as well.
 const DRIVERS: &str = "plx_dma ntb_hw_intel";
 
-/// Takes the lab's drivers away, and makes /lib/modules one that can be written. It has few of the
-/// kernel's modules, because depmod reads all, and none that was not in the kernel's package.
+/// Unloads the lab's drivers, and makes /lib/modules writable.
+///
+/// The folder has few of the kernel's modules, because depmod reads all, and no module from outside
+/// the kernel's package.
 const FRESH_MACHINE: &str = "
     modprobe -r $DRIVERS
     modules=/usr/lib/modules/$(uname -r)
@@ -55,7 +59,7 @@ const FRESH_MACHINE: &str = "
     rm -f /var/lib/man-db/auto-update
 ";
 
-/// Installs the packages and what dkms has built of them.
+/// Installs the packages and the modules that dkms has built.
 const INSTALL: &str = "
     dpkg -i $FOLDER/*.deb
     version=$(dpkg-query -W -f '${Version}' scif-dkms)
@@ -67,7 +71,7 @@ const INSTALL: &str = "
     dpkg -L $PACKAGES >/run/files
 ";
 
-/// Says the path of each file that is still there.
+/// Prints the path of each file that still exists.
 const LEFT: &str = "
     while read -r file; do
         [ -d \"$file\" ] || [ ! -e \"$file\" ] && [ ! -L \"$file\" ] || echo $file
@@ -78,7 +82,7 @@ const LEFT: &str = "
     dpkg-query -W -f '${Status} ${Package}\n' $PACKAGES 2>/dev/null | grep -v not-installed || true
 ";
 
-/// Where the packages are, the same path here and in guests.
+/// Returns the folder of the packages, which has the same path on the host and in guests.
 fn folder() -> PathBuf {
     paths::repository().join("build/deb")
 }
@@ -103,7 +107,7 @@ fn check_built() -> Result<()> {
     Ok(())
 }
 
-/// Runs a script that takes long where the processor is emulated; it must succeed.
+/// Runs a script that takes long where the CPU is emulated. The script must succeed.
 fn shell(lab: &Lab, node: usize, script: &str) -> Result<String> {
     let output = lab
         .command(node, ["sh", "-e", "-c", script])?
@@ -117,7 +121,7 @@ fn shell(lab: &Lab, node: usize, script: &str) -> Result<String> {
     Ok(output.success()?.stdout())
 }
 
-/// Does it on both nodes at a time.
+/// Runs an action on both nodes in parallel.
 fn on_both(action: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let action = &action;
@@ -134,12 +138,15 @@ fn on_both(action: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
 fn install(lab: &Lab, node: usize) -> Result<()> {
     shell(lab, node, FRESH_MACHINE)?;
     shell(lab, node, INSTALL)?;
-    // The rule of scif-tools is at work before there is a device.
+    // The rule of scif-tools is active before the device exists.
     shell(lab, node, "/usr/lib/systemd/systemd-udevd --daemon")?;
     shell(lab, node, "modprobe --all $DRIVERS")?;
     let parameters = scif::parameters(lab, node, Loaded::LongHeartbeat)?;
     shell(lab, node, &format!("modprobe scif {parameters}"))?;
-    for module in ["scif", "ntb", "ntb_hw_intel", "plx_dma"] {
+    let early = shell(lab, node, "lsmod | grep scif_net || true")?;
+    ensure!(early.is_empty(), "node {node}: scif_net is loaded unasked");
+    shell(lab, node, "modprobe scif_net")?;
+    for module in ["scif", "scif_net", "ntb", "ntb_hw_intel", "plx_dma"] {
         let file = shell(lab, node, &format!("modinfo -n {module}"))?;
         ensure!(
             file.contains("/updates/dkms/"),
@@ -161,9 +168,13 @@ fn install(lab: &Lab, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// Unloads what was loaded, purges the packages, and looks for what they have left.
+/// Unloads the modules, purges the packages, and checks that they have left no files.
 fn purge(lab: &Lab, node: usize) -> Result<()> {
-    shell(lab, node, "udevadm control --exit; modprobe -r scif")?;
+    shell(
+        lab,
+        node,
+        "udevadm control --exit; modprobe -r scif_net scif",
+    )?;
     shell(lab, node, "modprobe -r $DRIVERS")?;
     shell(lab, node, "dpkg --purge $PACKAGES")?;
     let left = shell(lab, node, LEFT)?;
@@ -171,14 +182,50 @@ fn purge(lab: &Lab, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// The tool of the package sees the other node.
+/// Checks that the packaged tool sees the other node.
 fn nodes_are_listed(node: &Node<'_>) -> Result<()> {
     let output: Output = node.exec(["/usr/bin/scif", "nodes"])?.success()?;
     ensure!(output.stdout().contains("online"), "{output}");
     Ok(())
 }
 
-/// The sample for libscif_ring, compiled with what the packages have.
+/// Waits until a node has a network device, which udev may have renamed. Returns its name.
+fn network_device(lab: &Lab, node: usize) -> Result<String> {
+    let condition = format!("node {node} has a network device");
+    wait_until(&condition, lab.hang_limit(20), || {
+        let names = lab.shell(node, "ls /sys/class/net")?;
+        let mut names = names.split_whitespace();
+        Ok(names.find(|name| *name != "lo").map(str::to_owned))
+    })?;
+    // The name may still change.
+    shell(lab, node, "udevadm settle --timeout=600")?;
+    let names = lab.shell(node, "ls /sys/class/net")?;
+    let name = names.split_whitespace().find(|name| *name != "lo");
+    Ok(name.context("the network device is gone")?.to_owned())
+}
+
+/// The nodes reach each other over the network devices.
+fn nodes_ping(lab: &Lab) -> Result<()> {
+    for node in [0, 1] {
+        let device = network_device(lab, node)?;
+        shell(
+            lab,
+            node,
+            &format!("ip addr add 10.9.0.{node}/31 dev {device}; ip link set {device} up"),
+        )?;
+    }
+    for node in [0, 1] {
+        let condition = format!("node {node} reaches the other one");
+        let ping = format!("busybox ping -c 1 -W 5 10.9.0.{} || true", 1 - node);
+        wait_until(&condition, lab.hang_limit(20), || {
+            let said = lab.shell(node, &ping)?;
+            Ok(said.contains(" 0% packet loss").then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+/// The sample for libscif_ring is compiled with the files of the packages.
 fn quotes(lab: &Lab) -> Result<()> {
     let program = "/exchange/packaged-quotes";
     let samples = paths::repository().join("samples/ring");
@@ -196,8 +243,8 @@ fn quotes(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// All packages, from dpkg -i to dpkg --purge.
-fn installed(lab: &Lab) -> Result<()> {
+/// Tests all packages, from dpkg -i to dpkg --purge.
+fn install_and_purge(lab: &Lab) -> Result<()> {
     check_built()?;
     on_both(|node| install(lab, node))?;
     scif::online(lab, 0, 1)?;
@@ -205,6 +252,7 @@ fn installed(lab: &Lab) -> Result<()> {
     for node in [0, 1] {
         nodes_are_listed(&lab.node(node))?;
     }
+    nodes_ping(lab)?;
 
     let program = "/exchange/packaged-user";
     let sources = libscif::user_sources().join(" ");
@@ -226,8 +274,9 @@ fn installed(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    // The modules are built for Debian's kernel; what the lab has loaded is not there afterwards.
-    Test::new("packages::installed", PAIR, installed)
+    // The modules are built for Debian's kernel. The modules that the lab has loaded are gone
+    // afterwards.
+    Test::new("packages::install_and_purge", PAIR, install_and_purge)
         .seconds(600)
         .on_stock()
         .leaves_disorder()

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Promises: what has to happen within a time, as opposed to limits that only end what would
-//! hang (`Lab::hang_limit`).
+//! Promises: events that have to happen within a time. Other limits only end a test that would hang
+//! (`Lab::hang_limit`).
 //!
-//! A promise is a figure for the reference machine. A test that proves one measures how fast
-//! the nodes are that it is about ([`Circumstances::before`]), lets it happen, waits for it
-//! with a hang limit, and has the time judged that it took ([`Promise::check`]). The figure
-//! is multiplied by the slowness of the kernel and by the factor that was measured. As other
-//! work on the machine comes and goes, the nodes are measured once more if the promise would
-//! be broken otherwise, and the larger factor counts.
+//! A promise is a figure for the reference machine. A test that checks a promise first measures the
+//! speed of its nodes ([`Circumstances::before`]). Then it causes the event, waits for it with a
+//! hang limit, and lets [`Promise::check`] judge the time.
+//!
+//! The figure is multiplied by the slowness of the kernel and by the measured factor. Other work on
+//! the machine comes and goes, so the nodes are measured once more if the promise would be broken
+//! otherwise. The larger factor counts.
 //!
 //! # Invariants
 //! - At factor 1 the limit is the figure: a promise that an idle machine breaks is broken.
-//! - Whatever was measured is in the summary, kept or broken.
-//! - Nodes are measured while the test itself does not keep them busy; that is up to the
-//!   test, before and after.
+//! - Every measured time is in the summary, whether its promise is kept or broken.
+//! - Nodes are measured while the test itself does not keep them busy. The test has to ensure this,
+//!   before and after.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::summary;
 use crate::verdict::Promise;
 use crate::verdict::Verdict;
 
-/// The nodes that a promise is about, and how fast they were before it.
+/// The nodes that a promise is about, and their speed before the event.
 pub struct Circumstances<'a> {
     lab: &'a Lab,
     nodes: Vec<usize>,
@@ -34,7 +35,7 @@ pub struct Circumstances<'a> {
 }
 
 impl<'a> Circumstances<'a> {
-    /// Measures these nodes; call it before the test makes them busy.
+    /// Measures these nodes. Tests call this before they make the nodes busy.
     pub fn before(lab: &'a Lab, nodes: &[usize]) -> Result<Circumstances<'a>> {
         let nodes = nodes.to_vec();
         let factor = largest_factor(lab, &nodes)?;
@@ -42,7 +43,7 @@ impl<'a> Circumstances<'a> {
     }
 }
 
-/// Of the slowest of those nodes that run; 1 if none does.
+/// Returns the factor of the slowest running node, or 1 if no node runs.
 fn largest_factor(lab: &Lab, nodes: &[usize]) -> Result<f64> {
     let mut largest = 1.0_f64;
     for &node in nodes {
@@ -53,7 +54,7 @@ fn largest_factor(lab: &Lab, nodes: &[usize]) -> Result<f64> {
     Ok(largest)
 }
 
-/// The factor of a node, for the summary, too.
+/// Measures the factor of a node, and adds it to the summary.
 pub fn measure(lab: &Lab, node: usize) -> Result<f64> {
     let speed = lab
         .measure_speed(node)
@@ -63,7 +64,8 @@ pub fn measure(lab: &Lab, node: usize) -> Result<f64> {
 }
 
 impl Promise {
-    /// An error if it `took` longer than promised, at the speed before it and at that now.
+    /// Returns an error if the event `took` longer than promised, at the speed before it and at the
+    /// present speed.
     pub fn check(&self, circumstances: &Circumstances<'_>, took: Duration) -> Result<()> {
         let Circumstances { lab, nodes, factor } = circumstances;
         let (verdict, failure) =
@@ -78,8 +80,8 @@ impl Promise {
         }
     }
 
-    /// Judges. The factor is measured `again` only if it matters; if that fails, the one
-    /// from before counts, and the error is returned as well.
+    /// Judges the time. Calls `again` to measure the factor only if the result depends on it. If
+    /// that fails, the earlier factor counts, and the error is returned as well.
     fn judge(
         &self,
         took: Duration,
@@ -123,21 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_machine_gets_no_more_than_the_figure() {
+    fn idle_machine_gets_no_more_than_the_promised_time() {
         assert!(judged(2000, 1, 1.0, 1.0).is_kept());
         assert!(!judged(2001, 1, 1.0, 1.0).is_kept());
         assert!(!judged(3000, 1, 1.0, 1.0).is_kept());
     }
 
     #[test]
-    fn a_slower_machine_gets_as_much_more_as_it_is_slower() {
+    fn slower_machine_gets_proportionally_more_time() {
         assert!(judged(3000, 1, 1.6, 1.0).is_kept());
         assert!(!judged(3300, 1, 1.6, 1.0).is_kept());
         assert!(judged(19_900, 1, 10.0, 1.0).is_kept());
     }
 
     #[test]
-    fn the_larger_factor_counts() {
+    fn larger_of_two_slowdown_factors_counts() {
         let verdict = judged(3000, 1, 1.0, 1.6);
         assert!(verdict.is_kept() && verdict.factor > 1.5);
         let verdict = judged(4000, 1, 1.6, 1.2);
@@ -145,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_kernel_has_more_time() {
+    fn slower_kernel_gets_more_time() {
         assert!(judged(15_900, 8, 1.0, 1.0).is_kept());
         assert!(!judged(16_100, 8, 1.0, 1.0).is_kept());
         assert!(judged(31_900, 8, 2.0, 1.0).is_kept());
     }
 
     #[test]
-    fn nobody_measures_again_what_is_kept() {
+    fn kept_promise_is_not_measured_again() {
         let took = Duration::from_secs(1);
         let (verdict, failure) = PROMISE.judge(took, 1, 1.0, || Err(anyhow!("measured")));
         assert!(verdict.is_kept() && failure.is_none());
     }
 
     #[test]
-    fn a_node_that_cannot_be_measured_any_more_excuses_nothing() {
+    fn failed_measurement_does_not_excuse_a_broken_promise() {
         let took = Duration::from_secs(3);
         let (verdict, failure) = PROMISE.judge(took, 1, 1.0, || Err(anyhow!("it is gone")));
         assert!(!verdict.is_kept() && failure.is_some());

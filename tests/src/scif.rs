@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the tests of the module share: loading it, reading what it shows in debugfs, its
-//! command line tool and the C programs in tests/programs.
+//! Functions that the tests of the module share: loading it, reading its files in debugfs, its
+//! command line tool, and the C programs in tests/programs.
 //!
-//! Nothing is asserted here about what the module does; that is in the files of the tests.
+//! This file asserts nothing about the module's behaviour. The files of the tests do that.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -34,16 +34,16 @@ use sha2::Sha256;
 use crate::heartbeat;
 use crate::loaded::Loaded;
 
-/// Where the module's files are in a guest.
+/// The module's debugfs folder in a guest.
 pub const DEBUGFS: &str = "/sys/kernel/debug/scif";
 
-/// The file given on the command line.
+/// The module file given on the command line.
 pub static GIVEN_MODULE: OnceLock<PathBuf> = OnceLock::new();
 
-/// What the module is made of.
-const SOURCES: &[&str] = &["drivers/misc/scif", "include"];
+/// The sources of the modules.
+const SOURCES: &[&str] = &["drivers", "include"];
 
-/// The module for a lab's kernel.
+/// Returns the path of the module for a lab's kernel.
 pub fn module(lab: &Lab) -> Result<PathBuf> {
     match GIVEN_MODULE.get() {
         Some(path) => Ok(path.clone()),
@@ -51,7 +51,13 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
     }
 }
 
-/// Whether a store of a node's processor into its peer's memory takes microseconds, as it does on no real machine.
+/// Returns the path of the `scif_net.ko` that was built with the module.
+pub fn net_module(lab: &Lab) -> Result<PathBuf> {
+    Ok(module(lab)?.with_file_name("net/scif_net.ko"))
+}
+
+/// Returns whether a node's CPU stores to its peer's memory take microseconds. This is so on no
+/// real machine.
 fn stores_trap(lab: &Lab, node: usize) -> bool {
     let config = lab.config();
     config.weak_order.is_some()
@@ -63,9 +69,10 @@ fn stores_trap(lab: &Lab, node: usize) -> bool {
         }
 }
 
-/// The parameters of the module for a node. Engines make all copies that they can where stores trap.
+/// Returns the parameters of the module for a node. Where stores trap, engines make as many copies
+/// as possible.
 pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
-    // The nodes of a lab trust each other: without an IOMMU it is flat.
+    // The nodes of a lab trust each other, so without an IOMMU the mode is flat.
     let mut words = vec![
         heartbeat::parameter(lab, node, how)?,
         "allow_flat=1".to_owned(),
@@ -73,23 +80,23 @@ pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     if stores_trap(lab, node) {
         words.push("dma_threshold=0".to_owned());
     }
-    // The ports of an NTB tell two nodes apart, not more.
+    // The ports of an NTB distinguish only two nodes.
     if lab.nodes() > 2 {
         words.push(format!("node_id={node}"));
     }
-    // As modprobe takes them from the kernel command line.
+    // Takes parameters from the kernel command line, as modprobe does.
     let append = lab.config().append.iter();
     let ours = append.filter_map(|word| word.strip_prefix("scif."));
     words.extend(ours.map(str::to_owned));
     Ok(words.join(" "))
 }
 
-/// Loads the module in a node. That takes the in-tree modules the lab has loaded already.
+/// Loads the module in a node. The lab has already loaded the in-tree modules that it needs.
 pub fn load(lab: &Lab, node: usize, how: Loaded) -> Result<()> {
     load_with(lab, node, how, "")
 }
 
-/// The same with another parameter.
+/// Loads the module in a node, with an additional parameter.
 pub fn load_with(lab: &Lab, node: usize, how: Loaded, parameter: &str) -> Result<()> {
     let usual = parameters(lab, node, how)?;
     lab.insmod(node, module(lab)?, &format!("{usual} {parameter}"))
@@ -99,7 +106,7 @@ fn parameter_file(name: &str) -> String {
     format!("/sys/module/scif/parameters/{name}")
 }
 
-/// A parameter of the loaded module.
+/// Returns a parameter of the loaded module.
 fn parameter(lab: &Lab, node: usize, name: &str) -> Result<String> {
     let text = lab.shell(node, &format!("cat {}", parameter_file(name)))?;
     Ok(text.trim().to_owned())
@@ -113,7 +120,8 @@ pub fn set_parameter(lab: &Lab, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Does some work while a parameter has this value in all nodes, and sets it back to that of node 0.
+/// Does some work while a parameter has this value in all nodes. Afterwards sets all nodes to the
+/// old value of node 0.
 pub fn with_parameter(
     lab: &Lab,
     name: &str,
@@ -127,12 +135,12 @@ pub fn with_parameter(
     result
 }
 
-/// Does some work with every transfer by the engine that can be.
+/// Does some work while the engine makes every transfer that it can.
 pub fn all_by_engine(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
     with_parameter(lab, "dma_threshold", "0", work)
 }
 
-/// Does some work with every read by the peer's engine that can be.
+/// Does some work while the peer's engine makes every read that it can.
 pub fn all_by_peer(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
     set_parameter(lab, "push_threshold", "0")?;
     let result = all_by_engine(lab, work);
@@ -140,7 +148,7 @@ pub fn all_by_peer(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
     result
 }
 
-/// Loads the module in all nodes and waits until those with a link see each other.
+/// Loads the module in all nodes, and waits until nodes with a link see each other.
 pub fn load_everywhere(lab: &Lab, how: Loaded) -> Result<()> {
     for node in 0..lab.nodes() {
         load(lab, node, how)?;
@@ -160,24 +168,24 @@ pub fn unload_everywhere(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-// ----- what the module shows --------------------------------------------------------------
+// ----- debugfs ----------------------------------------------------------------------------
 
-/// A node as another (or itself) sees it: a line of debugfs's scif/nodes.
+/// A node as another node (or itself) sees it: a line of debugfs's scif/nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its id.
+    /// The id of the node.
     pub id: u16,
-    /// self, online or lost.
+    /// The state of the node: self, online or lost.
     pub state: String,
-    /// loopback, or ntb: and a device.
+    /// The link to the node: loopback, or ntb: and a device.
     pub link: String,
-    /// How its memory is reached.
+    /// The mode in which its memory is reached.
     pub aperture: String,
-    /// One start of the module on it.
+    /// The generation of its module, which is new each time that the module is loaded.
     pub generation: String,
 }
 
-/// The nodes that a node knows.
+/// Returns the nodes that a node knows.
 pub fn nodes(lab: &Lab, node: usize) -> Result<Vec<Seen>> {
     let text = lab.node(node).read(&format!("{DEBUGFS}/nodes"))?;
     let mut lines = text.lines();
@@ -202,7 +210,7 @@ pub fn nodes(lab: &Lab, node: usize) -> Result<Vec<Seen>> {
         .collect()
 }
 
-/// The lines of a table in debugfs, by the names of its columns.
+/// Returns the lines of a table in debugfs, by the names of its columns.
 pub fn table(lab: &Lab, node: usize, name: &str) -> Result<Vec<BTreeMap<String, String>>> {
     let text = lab.node(node).read(&format!("{DEBUGFS}/{name}"))?;
     let mut lines = text.lines();
@@ -222,7 +230,7 @@ pub fn table(lab: &Lab, node: usize, name: &str) -> Result<Vec<BTreeMap<String, 
         .collect()
 }
 
-/// What `node` knows of `id`, if anything.
+/// Returns the line of node `id` on `node`, or `None` if there is none.
 pub fn seen(lab: &Lab, node: usize, id: usize) -> Result<Option<Seen>> {
     Ok(nodes(lab, node)?
         .into_iter()
@@ -231,8 +239,8 @@ pub fn seen(lab: &Lab, node: usize, id: usize) -> Result<Option<Seen>> {
 
 /// Waits until `node` sees `id` in a state.
 pub fn state(lab: &Lab, node: usize, id: usize, state: &str, limit: Duration) -> Result<Seen> {
-    let what = format!("node {node} sees node {id} {state}");
-    wait_until(&what, limit, || {
+    let condition = format!("node {node} sees node {id} {state}");
+    wait_until(&condition, limit, || {
         Ok(seen(lab, node, id)?.filter(|seen| seen.state == state))
     })
 }
@@ -242,13 +250,13 @@ pub fn online(lab: &Lab, node: usize, id: usize) -> Result<Seen> {
     state(lab, node, id, "online", lab.hang_limit(20))
 }
 
-/// Waits until both nodes of a pair see each other in sessions other than the given ones;
-/// returns those that they are in, seen from node 0 and from node 1.
+/// Waits until both nodes of a pair see each other in sessions other than `before`. Returns the new
+/// sessions, seen from node 0 and from node 1.
 pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
     let limit = lab.hang_limit(20);
     let find = |node: usize, id: usize| {
-        let what = format!("node {node} sees node {id} online again, in another generation");
-        wait_until(&what, limit, || {
+        let condition = format!("node {node} sees node {id} online again, in another generation");
+        wait_until(&condition, limit, || {
             Ok(seen(lab, node, id)?.filter(|seen| {
                 seen.state == "online" && seen.generation != before[node].generation
             }))
@@ -257,7 +265,7 @@ pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
     Ok([find(0, 1)?, find(1, 0)?])
 }
 
-/// What the table of links of a node says of the one to another node, as far as it is `wanted`.
+/// Checks that a node's table of links has the `wanted` values for the link to another node.
 pub fn check_link(lab: &Lab, node: usize, wanted: &[(&str, &str)]) -> Result<()> {
     let links = table(lab, node, "links")?;
     let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
@@ -268,7 +276,7 @@ pub fn check_link(lab: &Lab, node: usize, wanted: &[(&str, &str)]) -> Result<()>
     Ok(())
 }
 
-/// The module's counters.
+/// Returns the module's counters.
 pub fn counters(lab: &Lab, node: usize) -> Result<BTreeMap<String, u64>> {
     parse_counters(&lab.node(node).read(&format!("{DEBUGFS}/counters"))?)
 }
@@ -283,30 +291,31 @@ fn parse_counters(text: &str) -> Result<BTreeMap<String, u64>> {
         .collect()
 }
 
-/// Bytes that a node's engine has copied for the module.
+/// Returns the bytes that a node's engine has copied for the module.
 pub fn dma_bytes(lab: &Lab, node: usize) -> Result<u64> {
     Ok(counters(lab, node)?.get("dma_bytes").copied().unwrap_or(0))
 }
 
-/// Whether the module is loaded.
+/// Returns whether the module is loaded.
 pub fn is_loaded(lab: &Lab, node: usize) -> Result<bool> {
     Ok(lab.exec(node, ["test", "-e", "/sys/module/scif"])?.code() == Some(0))
 }
 
-/// What a node has loaded, and what it holds, read at once: a process takes long to start in a guest.
+/// The modules that a node has loaded, and the resources that they hold. All are read by one
+/// command, because starting a process takes long in a guest.
 pub struct Glance {
     /// The names of its modules.
     pub modules: BTreeSet<String>,
-    /// What the module counts, if it is loaded, and what the kernel does.
+    /// Counters of the module, if it is loaded, and of the kernel.
     counts: BTreeMap<String, u64>,
 }
 
 impl Glance {
-    /// Reads it.
+    /// Reads the modules and counters of a node.
     pub fn at(lab: &Lab, node: usize) -> Result<Glance> {
         let counters = format!("{DEBUGFS}/counters");
-        // Each processor counts pinned pages for itself; reading stat_refresh adds it all up. Without the module its
-        // file is not there, of which cat complains.
+        // Each CPU counts pinned pages for itself, and a read of stat_refresh adds the counts up.
+        // If the module is not loaded, its file does not exist, and cat complains.
         let files = [
             "/proc/sys/vm/stat_refresh",
             &counters,
@@ -338,23 +347,23 @@ impl Glance {
         Ok(glance)
     }
 
-    /// Whether the module is loaded.
+    /// Returns whether the module is loaded.
     pub fn has_scif(&self) -> bool {
         self.modules.contains("scif")
     }
 
-    /// Copies of engines for the module that failed; none if it is not loaded.
+    /// Returns the number of failed copies by engines for the module, or 0 if it is not loaded.
     pub fn dma_errors(&self) -> u64 {
         self.counts.get("dma_errors").copied().unwrap_or(0)
     }
 
-    /// Whether the module, which is loaded, holds nothing for anybody: connections, windows, pinned pages.
+    /// Returns whether the loaded module holds no connections, windows or pinned pages.
     pub fn is_idle(&self) -> Result<bool> {
         let count = |name: &str| {
             let count = self.counts.get(name);
             count
                 .copied()
-                .with_context(|| format!("nobody counts {name}"))
+                .with_context(|| format!("the node has no counter {name}"))
         };
         Ok(count("connections")? == 0
             && count("closing_connections")? == 0
@@ -363,8 +372,8 @@ impl Glance {
     }
 }
 
-/// An error if a node still holds something for somebody when all programs have ended:
-/// connections, windows, pinned pages. Closing goes on for a moment after a process ended.
+/// Returns an error if a node still holds connections, windows or pinned pages after all programs
+/// have ended. Closing goes on for a moment after a process has ended.
 pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
     let deadline = Instant::now() + lab.hang_limit(10);
     loop {
@@ -374,12 +383,12 @@ pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
         }
         if Instant::now() > deadline {
             let counts = &glance.counts;
-            bail!("node {node} has not let go of everything:\n{counts:#?}");
+            bail!("node {node} has not released all connections, windows and pages:\n{counts:#?}");
         }
     }
 }
 
-/// Lines of a node's kernel log since the last mark that are errors or worse.
+/// Returns the errors in a node's kernel log since the last mark.
 pub fn kernel_errors(lab: &Lab, node: usize) -> Result<Vec<String>> {
     let log = lab.dmesg(node)?;
     Ok(lab::kernel_log::since_mark(&log)
@@ -395,12 +404,12 @@ pub fn kernel_errors(lab: &Lab, node: usize) -> Result<Vec<String>> {
 
 // ----- programs ---------------------------------------------------------------------------
 
-/// The command line tool, as guests see it.
+/// Returns the path of the command line tool in guests.
 pub fn tool() -> Result<String> {
     Ok(paths::sibling("scif", None)?.display().to_string())
 }
 
-/// What `make tools` has built, by its path in the clone, as guests see it.
+/// Returns the path in guests of a file that `make tools` has built, from its path in the clone.
 pub fn built(path: &str) -> Result<String> {
     let path = paths::repository().join(path);
     ensure!(
@@ -411,7 +420,7 @@ pub fn built(path: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// A C program of tests/programs, as guests see it.
+/// Returns the path in guests of a C program of tests/programs.
 pub fn program(name: &str) -> Result<String> {
     built(&format!("tests/programs/{name}"))
 }
@@ -425,16 +434,17 @@ pub fn run_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Output> {
 pub fn start_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Process> {
     let mut argv = vec![tool()?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
-    // The time of the test is limited anyway.
+    // The test has a time limit anyway.
     lab.command(node, argv)?
         .timeout(lab.hang_limit(600))
         .spawn()
 }
 
-/// A running `scif serve`, with a folder that host and guests see. Dropping it kills it.
+/// A running `scif serve`, with a folder that the host and guests see. Dropping the value kills the
+/// server.
 pub struct Server<'a> {
     lab: &'a Lab,
-    /// The folder, on the host.
+    /// Path of the folder on the host.
     pub folder: PathBuf,
     process: Process,
 }
@@ -445,7 +455,8 @@ impl<'a> Server<'a> {
         Self::start_with(lab, node, "--bench")
     }
 
-    /// The same with other options; these are words of a shell, which can redirect as well.
+    /// Serves a new folder with other options. The options are words of a shell, so they can
+    /// redirect streams.
     pub fn start_with(lab: &'a Lab, node: usize, options: &str) -> Result<Server<'a>> {
         let name = format!("served-by-{node}");
         let folder = lab.paths().exchange().join(&name);
@@ -454,7 +465,7 @@ impl<'a> Server<'a> {
         }
         fs::create_dir(&folder)?;
         let command = format!("exec {} serve --root /exchange/{name} {options}", tool()?);
-        // The time of the test is limited anyway.
+        // The limit is long, because the test has a time limit of its own.
         let process = (lab.command(node, ["sh", "-c", &command])?)
             .timeout(lab.hang_limit(600))
             .spawn()?;
@@ -466,12 +477,12 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// What it has said of its clients.
+    /// Returns the server's messages about its clients.
     pub fn log(&self) -> String {
         self.process.stderr()
     }
 
-    /// Ends it as Ctrl-C does, which must work.
+    /// Ends the server as Ctrl-C does, and checks that it ends.
     pub fn stop(self) -> Result<()> {
         self.process.signal(2);
         match self.process.wait_timeout(self.lab.hang_limit(20))? {
@@ -482,7 +493,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Starts a C program; `seconds` are plenty for it on an idle machine.
+/// Starts a C program. On an idle machine `seconds` are more than enough for it.
 pub fn start_program(
     lab: &Lab,
     node: usize,
@@ -497,7 +508,7 @@ pub fn start_program(
         .spawn()
 }
 
-/// Runs one that prints TAP, of which all has to be "ok". Returns what it said.
+/// Runs a program that prints TAP, and checks that all results are "ok". Returns its output.
 pub fn run_tap(
     lab: &Lab,
     node: usize,
@@ -511,7 +522,7 @@ pub fn run_tap(
     Ok(text)
 }
 
-/// Starts one that says when it listens.
+/// Starts a program that prints when it listens, and waits for that.
 pub fn start_server(
     lab: &Lab,
     node: usize,
@@ -524,8 +535,8 @@ pub fn start_server(
     Ok(server)
 }
 
-/// The results of a program that prints TAP: an error unless all is "ok", and in the number
-/// that was announced.
+/// Returns an error unless all results of a program that prints TAP are "ok", and their number is
+/// the announced one.
 pub fn check_tap(output: Output) -> Result<()> {
     let text = output.stdout();
     let failures = tap_failures(&text);
@@ -544,7 +555,7 @@ pub fn check_tap(output: Output) -> Result<()> {
     Ok(())
 }
 
-/// The lines that are "not ok", and the comments below each, which say why.
+/// Returns the lines that are "not ok", and the comments below each, which give the reason.
 fn tap_failures(text: &str) -> Vec<&str> {
     let mut failures = Vec::new();
     let mut in_failure = false;
@@ -560,7 +571,7 @@ fn tap_failures(text: &str) -> Vec<&str> {
 
 // ----- files ------------------------------------------------------------------------------
 
-/// A file with content that does not repeat, in the exchange folder; returns its hash.
+/// Makes a file with content that does not repeat in the exchange folder. Returns its hash.
 pub fn make_file(lab: &Lab, name: &str, size: u64) -> Result<String> {
     let path = lab.paths().exchange().join(name);
     let mut file = BufWriter::new(fs::File::create(&path)?);
@@ -570,7 +581,7 @@ pub fn make_file(lab: &Lab, name: &str, size: u64) -> Result<String> {
     let mut left = size;
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            // xorshift64
+            // The generator is xorshift64.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -585,14 +596,14 @@ pub fn make_file(lab: &Lab, name: &str, size: u64) -> Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-/// A file of zeroes in the exchange folder that takes no room, for copies that are not to end: a server
-/// takes them only where it has the room.
+/// Makes a sparse file of zeroes in the exchange folder, for copies that are not meant to end. A
+/// server accepts such a copy only if it has the room.
 pub fn make_endless_file(path: &Path) -> Result<()> {
     fs::File::create(path)?.set_len(16 << 30)?;
     Ok(())
 }
 
-/// The hash of a file on the host.
+/// Returns the hash of a file on the host.
 pub fn hash_of(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let mut file =
@@ -601,7 +612,7 @@ pub fn hash_of(path: &Path) -> Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-/// The names in a folder, without the hidden ones that a file has while it is written.
+/// Returns the names in a folder, without the hidden names that files have while they are written.
 pub fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(folder)? {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The advice of `scif doctor`, followed to the letter: a test makes a state, runs as root the commands that
-//! are printed for it, and ends in a link that works.
+//! The advice of `scif doctor`, followed literally: a test makes a state, and runs as root the
+//! commands that the doctor prints for it. The test ends with a link that works.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -19,14 +19,14 @@ use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
 use crate::scif_idt;
 
-/// The modules that a node of these tests can load by name, besides the one under test.
+/// Modules that a node of these tests can load by name, besides the module under test.
 const MODULES: &str = "ntb_hw_intel ntb_hw_idt ntb_transport ntb_netdev plx_dma";
 
 /// The bridge of a node of a pair.
 const BRIDGE: &str = "0000:00:05.0";
 
-/// Installs the module in a node as a package does, so that modprobe finds it, with the usual parameters but
-/// without the right to be flat.
+/// Installs the module in a node as a package does, so that modprobe finds it. The usual parameters
+/// apply, except the permission for flat mode.
 fn install(lab: &Lab, node: usize) -> Result<()> {
     let module = scif::module(lab)?;
     let parameters = scif::parameters(lab, node, Loaded::LongHeartbeat)?;
@@ -48,8 +48,8 @@ fn install(lab: &Lab, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs a test in nodes that have the module installed, and takes it away again: other tests load modules that are not
-/// among those.
+/// Runs a test in nodes that have the module installed, and then uninstalls it, because other tests
+/// load other modules.
 fn with_package(lab: &Lab, test: impl FnOnce() -> Result<()>) -> Result<()> {
     for node in 0..2 {
         install(lab, node)?;
@@ -64,12 +64,12 @@ fn with_package(lab: &Lab, test: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// What the doctor prints.
+/// Returns the output of the doctor.
 fn printed(lab: &Lab, node: usize) -> Result<String> {
     Ok(scif::run_tool(lab, node, &["doctor"])?.stdout())
 }
 
-/// The advice and the commands that are printed for the finding with these words.
+/// Returns the advice and the commands for the finding with these words.
 fn advised(text: &str, words: &str) -> Result<(String, Vec<String>)> {
     let mut lines = text.lines().skip_while(|line| !line.contains(words));
     lines
@@ -83,7 +83,8 @@ fn advised(text: &str, words: &str) -> Result<(String, Vec<String>)> {
     Ok((advice.to_owned(), commands.map(str::to_owned).collect()))
 }
 
-/// Runs the commands for the finding with these words. A program that reads JSON gets the same ones.
+/// Runs the commands for the finding with these words, and checks that the JSON output has the same
+/// ones.
 fn follow(lab: &Lab, node: usize, words: &str) -> Result<()> {
     let (_, commands) = advised(&printed(lab, node)?, words)?;
     let output = scif::run_tool(lab, node, &["doctor", "--json"])?;
@@ -104,8 +105,8 @@ fn follow(lab: &Lab, node: usize, words: &str) -> Result<()> {
     run_commands(lab, node, words, &commands)
 }
 
-/// Runs the commands for the finding with these words, if there is one. The module may end such a state by
-/// itself at any time, so the doctor is asked once.
+/// Runs the commands for the finding with these words, if there is one. The module may leave such a
+/// state by itself at any time, so the doctor runs only once.
 fn follow_while_it_lasts(lab: &Lab, node: usize, words: &str) -> Result<()> {
     let text = printed(lab, node)?;
     if !text.contains(words) {
@@ -115,7 +116,8 @@ fn follow_while_it_lasts(lab: &Lab, node: usize, words: &str) -> Result<()> {
     run_commands(lab, node, words, &commands)
 }
 
-/// Runs the commands, of which there are some, that are advised for the finding with these words.
+/// Runs the commands that are advised for the finding with these words. There has to be at least
+/// one.
 fn run_commands(lab: &Lab, node: usize, words: &str, commands: &[String]) -> Result<()> {
     ensure!(!commands.is_empty(), "no commands for '{words}'");
     for command in commands {
@@ -125,7 +127,7 @@ fn run_commands(lab: &Lab, node: usize, words: &str, commands: &[String]) -> Res
     Ok(())
 }
 
-/// The link works, and nothing keeps SCIF from it.
+/// Checks that the link works, and that the doctor finds no obstacle.
 fn works(lab: &Lab) -> Result<()> {
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
@@ -138,8 +140,9 @@ fn works(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The module and the driver, missing and unbound; the bridge with another client; the device file.
-fn step_by_step(lab: &Lab) -> Result<()> {
+/// Module and driver are missing or unbound, the bridge has another client, or the device file is
+/// missing.
+fn missing_parts_are_named(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         lab.shell(0, "rmmod ntb_hw_intel")?;
         follow(lab, 1, "scif is not loaded")?;
@@ -158,8 +161,8 @@ fn step_by_step(lab: &Lab) -> Result<()> {
     })
 }
 
-/// Another client has the bridge, or had it.
-fn another_client(lab: &Lab) -> Result<()> {
+/// Another client has the bridge, or has had it.
+fn other_bridge_client_is_named(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         for node in 0..2 {
             lab.shell(
@@ -181,8 +184,8 @@ fn another_client(lab: &Lab) -> Result<()> {
     })
 }
 
-/// An engine that comes after the link.
-fn late_engine(lab: &Lab) -> Result<()> {
+/// An engine appears after the link is up.
+fn late_engine_is_named(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         for node in 0..2 {
             lab.shell(node, "rmmod plx_dma; modprobe scif")?;
@@ -201,8 +204,8 @@ fn late_engine(lab: &Lab) -> Result<()> {
     })
 }
 
-/// A user who may not open the device, and may pin little.
-fn user(lab: &Lab) -> Result<()> {
+/// A user may not open the device, or may pin only little memory.
+fn users_rights_are_checked(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         let tool = scif::tool()?;
         let run = |command: &str| lab.exec(0, ["su", "ann", "-c", &format!("{tool} {command}")]);
@@ -233,8 +236,9 @@ fn user(lab: &Lab) -> Result<()> {
     })
 }
 
-/// A parameter that lets the other host read all memory, without the word that it may.
-fn not_allowed(lab: &Lab) -> Result<()> {
+/// A parameter asks for a mode in which the other host can read all memory, but the permission for
+/// that is missing.
+fn open_mode_needs_permission(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         lab.shell(1, "modprobe scif")?;
         lab.shell(0, "modprobe scif aperture=flat")?;
@@ -247,8 +251,8 @@ fn not_allowed(lab: &Lab) -> Result<()> {
     })
 }
 
-/// A bridge whose windows the other host leads.
-fn unguarded(lab: &Lab) -> Result<()> {
+/// The other host sets the translation of the bridge's windows.
+fn unguarded_bridge_is_named(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         for node in 0..2 {
             lab.shell(node, "modprobe scif")?;
@@ -256,18 +260,14 @@ fn unguarded(lab: &Lab) -> Result<()> {
         for node in 0..2 {
             let text = printed(lab, node)?;
             ensure!(text.contains("scif refuses it: \"scif: "), "{text}");
-            follow(
-                lab,
-                node,
-                "the other host says itself where its windows lead",
-            )?;
+            follow(lab, node, "the other host sets where its windows lead")?;
         }
         works(lab)
     })
 }
 
-/// An IOMMU that lets all through.
-fn identity(lab: &Lab) -> Result<()> {
+/// The IOMMU passes all addresses through.
+fn iommu_passthrough_is_named(lab: &Lab) -> Result<()> {
     with_package(lab, || {
         for node in 0..2 {
             lab.shell(node, "modprobe scif")?;
@@ -287,7 +287,7 @@ fn identity(lab: &Lab) -> Result<()> {
 }
 
 /// An administrator has sent the bridge's interrupts to an isolated CPU.
-fn isolated(lab: &Lab) -> Result<()> {
+fn isolated_cpu_is_named(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load(lab, node, Loaded::LongHeartbeat)?;
     }
@@ -303,8 +303,8 @@ fn isolated(lab: &Lab) -> Result<()> {
     works(lab)
 }
 
-/// A word of the kernel's command line because of which there is no memory for a bridge.
-fn no_memory(lab: &Lab) -> Result<()> {
+/// A word of the kernel's command line leaves no memory for a bridge.
+fn lack_of_memory_is_named(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load(lab, node, Loaded::LongHeartbeat)?;
     }
@@ -332,7 +332,7 @@ fn no_memory(lab: &Lab) -> Result<()> {
     works(lab)
 }
 
-/// Without the module, and with windows behind which there is a pool.
+/// A pair without the module, and with windows in front of a pool of memory.
 const BOUNCE: Need = Need {
     scif: Loaded::No,
     ..scif_bounce::USUAL
@@ -348,56 +348,76 @@ const fn booted_with(need: Need, append: &'static [&'static str]) -> Need {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_advice::step_by_step", BOUNCE, step_by_step)
-        .seconds(180)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_advice::another_client", BOUNCE, another_client)
-        .seconds(180)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_advice::late_engine", BOUNCE, late_engine)
-        .seconds(180)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_advice::user", BOUNCE, user)
-        .seconds(180)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_advice::not_allowed", BOUNCE, not_allowed)
-        .expects(&["aperture=flat lets the peer read and write all memory"])
-        .seconds(180)
-        .leaves_disorder()
-        .by_name(),
     Test::new(
-        "scif_advice::unguarded",
+        "scif_advice::missing_parts_are_named",
+        BOUNCE,
+        missing_parts_are_named,
+    )
+    .seconds(180)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_advice::other_bridge_client_is_named",
+        BOUNCE,
+        other_bridge_client_is_named,
+    )
+    .seconds(180)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_advice::late_engine_is_named",
+        BOUNCE,
+        late_engine_is_named,
+    )
+    .seconds(180)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_advice::users_rights_are_checked",
+        BOUNCE,
+        users_rights_are_checked,
+    )
+    .seconds(180)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_advice::open_mode_needs_permission",
+        BOUNCE,
+        open_mode_needs_permission,
+    )
+    .expects(&["aperture=flat lets the peer read and write all memory"])
+    .seconds(180)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_advice::unguarded_bridge_is_named",
         booted_with(scif_idt::UNGUARDED, &[]),
-        unguarded,
+        unguarded_bridge_is_named,
     )
-    .expects(&["the other host says itself where the windows of this bridge lead"])
+    .expects(&["the other host sets where the windows of this bridge lead"])
     .seconds(180)
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_advice::identity",
+        "scif_advice::iommu_passthrough_is_named",
         booted_with(ARENA_PAIR, &["iommu=pt"]),
-        identity,
+        iommu_passthrough_is_named,
     )
     .seconds(180)
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_advice::isolated",
+        "scif_advice::isolated_cpu_is_named",
         booted_with(PAIR, &["isolcpus=1"]),
-        isolated,
+        isolated_cpu_is_named,
     )
     .seconds(180)
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_advice::no_memory",
+        "scif_advice::lack_of_memory_is_named",
         booted_with(PAIR, &["swiotlb=force"]),
-        no_memory,
+        lack_of_memory_is_named,
     )
     .expects(&["can't offer a link: ENOMEM"])
     .seconds(180)

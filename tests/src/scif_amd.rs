@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SCIF over AMD's NTB as it is emulated: 8 scratchpads, so hellos go through in parts; a link that is up as
-//! soon as both have their driver; windows whose translation is lost when the other side is reset.
+//! SCIF over an emulated AMD NTB. It has 8 scratchpads, so hellos are sent in parts. Its link is up
+//! as soon as both nodes have their driver. Its windows lose their translation when the other side
+//! is reset.
 
 use anyhow::Result;
 use lab::Lab;
@@ -20,13 +21,13 @@ pub const ARENA: Need = Need {
     ..ARENA_PAIR
 };
 
-/// A pair without, whose windows cover all memory.
+/// A pair without IOMMUs, whose windows cover all memory.
 const FLAT: Need = Need {
     personality: Personality::Amd,
     ..SCIF_PAIR
 };
 
-fn chosen(lab: &Lab) -> Result<()> {
+fn arena_is_chosen(lab: &Lab) -> Result<()> {
     scif_idt::check_links(
         lab,
         &[
@@ -41,19 +42,27 @@ fn chosen(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_amd::chosen", ARENA, chosen),
-    Test::new("scif_amd::long_attack", ARENA, scif_arena::long_attack)
-        .seconds(400)
-        .by_name(),
-    Test::new("scif_amd::comes_back", ARENA, scif_idt::comes_back)
-        .seconds(60)
-        .expects(&["is lost: "])
-        .leaves_disorder(),
+    Test::new("scif_amd::arena_is_chosen", ARENA, arena_is_chosen),
+    Test::new(
+        "scif_amd::long_attack_reaches_only_aperture",
+        ARENA,
+        scif_arena::long_attack_reaches_only_aperture,
+    )
+    .seconds(400)
+    .by_name(),
+    Test::new(
+        "scif_amd::new_session_after_loss",
+        ARENA,
+        scif_idt::new_session_after_loss,
+    )
+    .seconds(60)
+    .expects(&["is lost: "])
+    .leaves_disorder(),
     Test::new("scif_amd::arena_conformance", ARENA, scif_conformance::two)
         .seconds(300)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_amd::conformance", FLAT, scif_conformance::two)
+    Test::new("scif_amd::flat_conformance", FLAT, scif_conformance::two)
         .seconds(300)
         .leaves_disorder()
         .by_name(),

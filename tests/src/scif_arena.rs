@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Arena mode: the nodes have an IOMMU that translates for the bridge, whose windows lead to a range of
-//! I/O addresses of 16 MiB. Everything that works in flat mode works.
+//! Arena mode: the nodes have an IOMMU that translates for the bridge. Its windows lead to a range
+//! of I/O addresses of 16 MiB. All features of flat mode work.
 //!
-//! The windows trap for processors, which makes a store take microseconds; engines are as fast as ever.
+//! Stores of the CPU to the windows trap, so a store takes microseconds. Engines are as fast as
+//! ever.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -26,7 +27,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 /// Bytes of a memory window.
 const WINDOW: u64 = 16 << 20;
 
-/// Bytes of the aperture, which is made of two of them.
+/// Bytes of the aperture, which consists of two windows.
 const APERTURE: u64 = 2 * WINDOW;
 
 /// A pair in arena mode.
@@ -37,8 +38,8 @@ pub const ARENA_PAIR: Need = Need {
     ..SCIF_PAIR
 };
 
-/// Both nodes see the other's aperture, and say why it is what it is.
-fn chosen(lab: &Lab) -> Result<()> {
+/// Both nodes see the other's aperture, and log the reason for its mode.
+fn arena_is_chosen(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         let wanted = [
             ("state", "up"),
@@ -57,18 +58,19 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Each way that data and words of it go.
+/// Runs cases for each path of data and words.
 fn part(lab: &Lab) -> Result<()> {
     scif_conformance::run_each_way(lab, &[])
 }
 
-/// What SCIF promises.
+/// Runs the conformance suite, without the cases of many stores.
 pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &[])?;
     scif_conformance::nothing_left(lab)
 }
 
-/// Windows that come and go while the peer looks for what it must not see.
+/// Returns the number of windows that come and go while the peer searches for memory that it must
+/// not see.
 fn windows(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "1000",
@@ -76,16 +78,16 @@ fn windows(lab: &Lab) -> &'static str {
     }
 }
 
-/// So many that it takes a minute and a half.
+/// A number of windows that takes a minute and a half.
 const MANY_WINDOWS: &str = "10000";
 
-/// Who has a bridge in his hands.
+/// The node that controls a bridge.
 const ATTACKER: usize = 1;
 const VICTIM: usize = 0;
-/// Where it listens, to have a reason to be there.
+/// Port on which the attacker's program listens, so that it has a connection.
 const PORT: &str = "2401";
 
-/// What the attacker reaches is the rings, to the page.
+/// Checks that the attacker reaches exactly the pages of the rings.
 pub fn only_rings(lab: &Lab, when: &str) -> Result<()> {
     let loot = lab.raid(ATTACKER, VICTIM, RaidWrites::Nothing)?;
     let links = scif::table(lab, VICTIM, "links")?;
@@ -101,8 +103,9 @@ pub fn only_rings(lab: &Lab, when: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts programs that register memory on the victim's side and give it up, so many times: the attacker's,
-/// which ends when it is told to, and the victim's.
+/// Starts programs that register memory on the victim's side and unregister it, `count` times.
+///
+/// Returns the attacker's program, which ends when it gets a signal, and the victim's program.
 fn start_windows(lab: &Lab, count: &str) -> Result<(Process, Process)> {
     let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
@@ -111,7 +114,7 @@ fn start_windows(lab: &Lab, count: &str) -> Result<(Process, Process)> {
     Ok((server, client))
 }
 
-/// Does that with nobody looking.
+/// Lets windows come and go without an attack.
 fn come_and_go(lab: &Lab, count: &str) -> Result<()> {
     let (server, client) = start_windows(lab, count)?;
     let result = scif::check_tap(client.wait()?);
@@ -120,14 +123,14 @@ fn come_and_go(lab: &Lab, count: &str) -> Result<()> {
     result.map(drop)
 }
 
-/// An attacker reads all that it reaches, and writes to all windows that it finds, while windows come and
-/// go: it finds those, and nothing else, ever.
-fn attack(lab: &Lab) -> Result<()> {
+/// An attacker reads all memory that it reaches, and writes to all windows that it finds, while
+/// windows come and go. It never finds other memory.
+fn attacker_reaches_only_aperture(lab: &Lab) -> Result<()> {
     attack_among(lab, windows(lab))
 }
 
-/// The same for longer.
-pub fn long_attack(lab: &Lab) -> Result<()> {
+/// Runs a longer attack.
+pub fn long_attack_reaches_only_aperture(lab: &Lab) -> Result<()> {
     attack_among(lab, MANY_WINDOWS)
 }
 
@@ -148,7 +151,7 @@ fn attack_among(lab: &Lab, windows: &str) -> Result<()> {
         Ok(())
     })?;
     scif::check_tap(client.wait()?)?;
-    // It would have seen what there was to see, and been refused what is for reading only.
+    // A working attacker sees many windows, and fails to write to read-only ones.
     ensure!(
         raids > 10 && loot.public > 100 && loot.written > 20 && loot.refused > 20,
         "{raids} raids have found too little: {loot:?}"
@@ -160,8 +163,9 @@ fn attack_among(lab: &Lab, windows: &str) -> Result<()> {
     })
 }
 
-/// Writing over everything that it reaches, while it is in use, ends sessions, and does nothing else.
-fn vandalism(lab: &Lab) -> Result<()> {
+/// An attacker that overwrites all memory that it reaches, while it is in use, ends sessions, and
+/// does nothing else.
+fn overwriting_ends_only_sessions(lab: &Lab) -> Result<()> {
     let (server, client) = start_windows(lab, windows(lab))?;
     let mut loot = Loot::default();
     bystander::beside(lab, VICTIM, || {
@@ -172,20 +176,22 @@ fn vandalism(lab: &Lab) -> Result<()> {
     })?;
     server.signal(15);
     server.wait()?;
-    // It has lost its peer, and nothing else.
+    // The client has lost its peer, and has no other error.
     let said = client.wait()?;
     ensure!(
         !said.stdout().contains("not ok") && said.success().is_err(),
         "it was not disturbed: {loot:?}"
     );
     ensure!(loot.written > 0 && loot.secret == 0, "{loot:?}");
-    let what = "the nodes talk to each other again";
-    wait_until(what, lab.hang_limit(60), || Ok(come_and_go(lab, "20").ok()))
+    let condition = "the nodes talk to each other again";
+    wait_until(condition, lab.hang_limit(60), || {
+        Ok(come_and_go(lab, "20").ok())
+    })
 }
 
-/// When there is no room in the aperture, which is said in words, a window is reached by staging, and all else
-/// goes on.
-fn full(lab: &Lab) -> Result<()> {
+/// If there is no room in the aperture, the module logs this, and a window is reached by staging.
+/// Everything else goes on.
+fn full_aperture_falls_back(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, ATTACKER, "scif_full", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
     let arguments = ["client", &attacker, PORT];
@@ -203,9 +209,9 @@ fn full(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The device goes, with its group and the I/O addresses that it had, while a process still has a connection
-/// whose ring was there; that goes later.
-fn removed(lab: &Lab) -> Result<()> {
+/// The device is removed, with its group and its I/O addresses. A process still has a connection
+/// whose ring was there, and closes it later.
+fn device_removed_while_connected(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
     let holder = scif::start_program(lab, VICTIM, "scif_hidden", &["hold", &attacker, PORT], 120)?;
@@ -224,15 +230,16 @@ fn removed(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, VICTIM)
 }
 
-/// Node 0 has an IOMMU, node 1 has none: each direction of the link has a mode of its own.
+/// A pair whose node 0 has an IOMMU, and node 1 has none. Each direction of the link has its own
+/// mode.
 const MIXED_PAIR: Need = Need {
     iommu: Iommu::First,
     windows: Windows::Mixed,
     ..SCIF_PAIR
 };
 
-/// Both say how they are reached, and how they reach the other.
-fn mixed_modes(lab: &Lab) -> Result<()> {
+/// Both nodes show the mode in which they are reached, and the mode in which they reach the other.
+fn mixed_modes_are_shown(lab: &Lab) -> Result<()> {
     for (node, theirs, own) in [(0, "flat", "arena"), (1, "arena", "flat")] {
         let links = scif::table(lab, node, "links")?;
         ensure!(
@@ -247,15 +254,33 @@ fn mixed_modes(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_arena::chosen", ARENA_PAIR, chosen),
-    Test::new("scif_arena::attack", ARENA_PAIR, attack).seconds(400),
-    Test::new("scif_arena::long_attack", ARENA_PAIR, long_attack)
-        .seconds(400)
-        .by_name(),
-    Test::new("scif_arena::vandalism", ARENA_PAIR, vandalism)
-        .seconds(60)
-        .expects(&["is lost: "]),
-    Test::new("scif_arena::full", ARENA_PAIR, full).expects(&["is full: no 1024 KiB"]),
+    Test::new("scif_arena::arena_is_chosen", ARENA_PAIR, arena_is_chosen),
+    Test::new(
+        "scif_arena::attacker_reaches_only_aperture",
+        ARENA_PAIR,
+        attacker_reaches_only_aperture,
+    )
+    .seconds(400),
+    Test::new(
+        "scif_arena::long_attack_reaches_only_aperture",
+        ARENA_PAIR,
+        long_attack_reaches_only_aperture,
+    )
+    .seconds(400)
+    .by_name(),
+    Test::new(
+        "scif_arena::overwriting_ends_only_sessions",
+        ARENA_PAIR,
+        overwriting_ends_only_sessions,
+    )
+    .seconds(60)
+    .expects(&["is lost: "]),
+    Test::new(
+        "scif_arena::full_aperture_falls_back",
+        ARENA_PAIR,
+        full_aperture_falls_back,
+    )
+    .expects(&["is full: no 1024 KiB"]),
     Test::new("scif_arena::part", ARENA_PAIR, part)
         .seconds(120)
         .leaves_disorder(),
@@ -267,8 +292,18 @@ pub const TESTS: &[Test] = &[
         .seconds(900)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_arena::removed", ARENA_PAIR, removed).destroys(),
-    Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes).by_name(),
+    Test::new(
+        "scif_arena::device_removed_while_connected",
+        ARENA_PAIR,
+        device_removed_while_connected,
+    )
+    .destroys(),
+    Test::new(
+        "scif_arena::mixed_modes_are_shown",
+        MIXED_PAIR,
+        mixed_modes_are_shown,
+    )
+    .by_name(),
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)
         .leaves_disorder()

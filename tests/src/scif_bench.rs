@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `scif bench` as people use it: each measurement ends and finds what can be, and whoever serves it
-//! can go at any moment. What the figures are is not asked here.
+//! `scif bench` as users run it: each measurement ends and finds plausible results, and its server
+//! may end at any moment. The tests do not judge the figures.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -13,7 +13,7 @@ use crate::scif;
 use crate::scif::Server;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Every measurement, with all that can be chosen.
+/// Every measurement, with all options.
 const MEASUREMENTS: &[&str] = &[
     "send-lat 1 --sizes 1,4K --poll",
     "send-lat 1 --sizes 8 --threads 2 --connections 3",
@@ -33,8 +33,8 @@ const MEASUREMENTS: &[&str] = &[
     "connect 1 --connections 20",
 ];
 
-/// Each says how long what it was told to do has taken.
-fn measurements(lab: &Lab) -> Result<()> {
+/// Each measurement reports the time of its operations.
+fn measurements_report_times(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     for measurement in MEASUREMENTS {
         let mut arguments = vec!["bench"];
@@ -47,7 +47,7 @@ fn measurements(lab: &Lab) -> Result<()> {
         for row in rows {
             let operations = row["operations"].as_u64().unwrap_or(0);
             let connections = report["connections"].as_u64().unwrap_or(0);
-            // Those of "connect" are what is measured.
+            // Measurements of "connect" make few connections, because these are what it measures.
             let expected = match measurement.starts_with("connect") {
                 true => 20,
                 false => 20 * connections,
@@ -61,8 +61,8 @@ fn measurements(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// A server ends when it is told to, whatever its clients are doing, and they notice.
-fn server_ends(lab: &Lab) -> Result<()> {
+/// A server ends when it gets a signal, whatever its clients are doing, and the clients notice.
+fn signal_ends_server(lab: &Lab) -> Result<()> {
     for how in [
         &[][..],
         &["--poll"],
@@ -82,7 +82,8 @@ fn server_ends(lab: &Lab) -> Result<()> {
         })?;
         server.stop()?;
         let output = client.wait()?;
-        // Lost, or told why, if the measurement had not begun.
+        // The client has lost the server, or the server has refused it if the measurement had not
+        // begun.
         ensure!(matches!(output.code(), Some(4 | 5)), "{output}");
     }
     Ok(())
@@ -90,8 +91,16 @@ fn server_ends(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_bench::measurements", SCIF_PAIR, measurements)
-        .seconds(120)
-        .by_name(),
-    Test::new("scif_bench::server_ends", SCIF_PAIR, server_ends),
+    Test::new(
+        "scif_bench::measurements_report_times",
+        SCIF_PAIR,
+        measurements_report_times,
+    )
+    .seconds(120)
+    .by_name(),
+    Test::new(
+        "scif_bench::signal_ends_server",
+        SCIF_PAIR,
+        signal_ends_server,
+    ),
 ];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bounce mode: the nodes have no IOMMU and trust each other with nothing but some memory that is set
-//! apart; what is for other memory is staged there. And staging where an arena has no room.
+//! Bounce mode: the nodes have no IOMMU, and share only some memory that is set apart. Data for
+//! other memory is staged in it. Some tests are about staging in an arena that has no room.
 //!
-//! The windows trap for processors, which makes a store take microseconds; engines are as fast as ever.
+//! Stores of the CPU to the windows trap, so a store takes microseconds. Engines are as fast as
+//! ever.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -21,7 +22,7 @@ use crate::scif_engines;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss;
 
-/// A pair whose bridges have two windows of so many bytes each.
+/// Returns a pair whose bridges have two windows of `size` bytes each.
 const fn pair(size: u64) -> Need {
     Need {
         windows: Windows::Trapped { size },
@@ -30,14 +31,15 @@ const fn pair(size: u64) -> Need {
     }
 }
 
-/// The smallest aperture that there is.
+/// A pair with the smallest possible aperture.
 pub const SMALL: Need = Need {
     append: &["scif.memory_windows=1"],
     ..pair(64 << 10)
 };
 pub const USUAL: Need = pair(1 << 20);
 
-/// Windows that lead to a fixed place and are mapped, so that the processor stores there as fast as anywhere.
+/// A pair with windows that lead to a fixed place and are mapped, so CPU stores to them are as fast
+/// as to memory.
 const MAPPED: Need = Need {
     windows: Windows::Fixed {
         base: 256 << 20,
@@ -47,14 +49,15 @@ const MAPPED: Need = Need {
     ..SCIF_PAIR
 };
 
-/// With the heartbeat that users have.
+/// A pair with the default heartbeat.
 const LIVELY: Need = Need {
     scif: Loaded::AsUsual,
     ..USUAL
 };
 
-/// Without an IOMMU, and with windows that do not cover the memory, it is bounce; and it says so.
-fn chosen(lab: &Lab) -> Result<()> {
+/// Without an IOMMU, and with windows that do not cover the memory, the module chooses bounce mode
+/// and logs it.
+fn bounce_is_chosen(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         scif::check_link(
             lab,
@@ -75,18 +78,18 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Each way that data and words of it go.
+/// Runs cases for each path of data and words.
 fn part(lab: &Lab) -> Result<()> {
     scif_conformance::run_each_way(lab, &["--staged", "both"])
 }
 
-/// What SCIF promises, but for mappings.
+/// Runs the conformance suite, except for mappings.
 pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
     scif_conformance::nothing_left(lab)
 }
 
-/// Writes 64 KiB some times; returns how many bytes of that the engine of node 0 has copied.
+/// Writes 64 KiB some times. Returns the number of bytes that the engine of node 0 has copied.
 fn filled(lab: &Lab) -> Result<u64> {
     let server = scif::Server::start(lab, 1)?;
     let before = scif::dma_bytes(lab, 0)?;
@@ -104,22 +107,23 @@ fn filled(lab: &Lab) -> Result<u64> {
     Ok(scif::dma_bytes(lab, 0)? - before)
 }
 
-/// The engine fills slots where the administrator leaves it to engines.
-fn filled_by_engine(lab: &Lab) -> Result<()> {
+/// The engine fills slots if the administrator leaves such copies to engines.
+fn engine_fills_slots(lab: &Lab) -> Result<()> {
     let bytes = filled(lab)?;
     ensure!(bytes >= 20 << 16, "the engine has copied {bytes} bytes");
     Ok(())
 }
 
-/// The processor fills them otherwise, as they are small; and all promises hold.
-fn filled_by_processor(lab: &Lab) -> Result<()> {
+/// Without this setting the CPU fills slots, as they are small, and all promises hold.
+fn cpu_fills_slots_by_default(lab: &Lab) -> Result<()> {
     let bytes = filled(lab)?;
     ensure!(bytes == 0, "the engine has copied {bytes} bytes");
-    small(lab)
+    small_aperture_transfers(lab)
 }
 
-/// The engine that fills slots goes meanwhile: what it was about to copy fails, and the processor makes the next copy.
-fn filled_without_engine(lab: &Lab) -> Result<()> {
+/// The engine that fills slots is lost meanwhile. Its pending copy fails, and the CPU makes the
+/// next copy.
+fn cpu_fills_after_engine_loss(lab: &Lab) -> Result<()> {
     let server = scif::Server::start(lab, 1)?;
     let hash = scif::make_file(lab, "large", 64 << 20)?;
     let start = scif::dma_bytes(lab, 0)?;
@@ -144,20 +148,20 @@ fn filled_without_engine(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// All of it.
+/// Runs the whole conformance suite.
 fn whole(lab: &Lab) -> Result<()> {
     scif_conformance::run_with(lab, "two", &["--staged", "both"])?;
     scif_conformance::nothing_left(lab)
 }
 
-/// In 64 KiB rings begin with 64 bytes, too few for cases in which much is sent before anybody
-/// receives. What goes through slots is there: windows, transfers, fences.
-fn small(lab: &Lab) -> Result<()> {
+/// In an aperture of 64 KiB rings begin with 64 bytes, which is too small for cases that send much
+/// before the peer receives. So this runs the cases that use slots: windows, transfers, fences.
+fn small_aperture_transfers(lab: &Lab) -> Result<()> {
     run_small(lab, scif_conformance::EACH_WAY)
 }
 
-/// All else, too: connections, processes.
-fn small_whole(lab: &Lab) -> Result<()> {
+/// Runs the other cases, too: connections and processes.
+fn small_aperture_whole(lab: &Lab) -> Result<()> {
     run_small(
         lab,
         &[
@@ -198,13 +202,13 @@ fn run_small(lab: &Lab, cases: &[&str]) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// Who has a bridge in his hands.
+/// The node that controls a bridge.
 const ATTACKER: usize = 1;
 const VICTIM: usize = 0;
 const PORT: &str = "2402";
 
-/// It reaches what is set apart and nothing else, while windows come and go.
-fn attack(lab: &Lab) -> Result<()> {
+/// The attacker reaches only the memory that is set apart, while windows come and go.
+fn attacker_reaches_only_aperture(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
     let rounds = ["client", &attacker, PORT, "300"];
@@ -228,7 +232,8 @@ fn attack(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Nobody has said that the peer is trusted: it is not flat, though it could be. One way it is.
+/// Without a statement that the peer is trusted, the module does not choose flat mode, though it
+/// could. With a statement on one side, one direction is flat.
 fn flat_one_way(lab: &Lab) -> Result<()> {
     let heartbeat = heartbeat::parameter(lab, 0, Loaded::LongHeartbeat)?;
     lab.insmod(0, scif::module(lab)?, &heartbeat)?;
@@ -242,8 +247,26 @@ fn flat_one_way(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// Who has many connections leaves room for the rings of others, at both ends.
-fn fair(lab: &Lab) -> Result<()> {
+/// Signals interrupt no copy that waits for room to ask its peer, nor one that waits behind it.
+fn signals_interrupt_no_copy(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, 1, "scif_copy_signals", &["server", "2353"], 240)?;
+    let program = scif::program("scif_copy_signals")?;
+    let client = lab.command(0, [&program, "client", "1", "2353"])?;
+    let client = client.stdin_piped().spawn()?;
+    client.wait_for("connected", lab.hang_limit(20))?;
+    lab.pause(1)?;
+    let copies = client
+        .write(b"\n")
+        .and_then(|()| client.wait_for("done", lab.hang_limit(60)));
+    lab.resume(1)?;
+    client.wait()?.success()?;
+    copies?;
+    server.kill();
+    Ok(())
+}
+
+/// A process with many connections leaves room for the rings of others, at both ends.
+fn rings_remain_for_others(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         lab.shell(node, "chmod 666 /dev/scif")?;
     }
@@ -251,7 +274,7 @@ fn fair(lab: &Lab) -> Result<()> {
         let arguments = ["server", port, user];
         scif::start_server(lab, 1, "scif_fair", &arguments, 240)
     };
-    // The users of the program.
+    // The program runs as these users.
     let servers = [serve("2351", "65534")?, serve("2352", "65533")?];
     scif::run_tap(lab, 0, "scif_fair", &["rings", "1", "2351", "2352"], 240)?;
     servers.iter().for_each(|server| server.kill());
@@ -260,26 +283,41 @@ fn fair(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_bounce::chosen", USUAL, chosen),
-    Test::new("scif_bounce::filled_by_engine", USUAL, filled_by_engine),
+    Test::new("scif_bounce::bounce_is_chosen", USUAL, bounce_is_chosen),
+    Test::new("scif_bounce::engine_fills_slots", USUAL, engine_fills_slots),
     Test::new(
-        "scif_bounce::filled_by_processor",
+        "scif_bounce::cpu_fills_slots_by_default",
         MAPPED,
-        filled_by_processor,
+        cpu_fills_slots_by_default,
     )
     .seconds(300)
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_bounce::filled_without_engine",
+        "scif_bounce::cpu_fills_after_engine_loss",
         USUAL,
-        filled_without_engine,
+        cpu_fills_after_engine_loss,
     )
     .seconds(180)
     .loses_engine()
     .by_name(),
-    Test::new("scif_bounce::fair", USUAL, fair).seconds(240),
-    Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
+    Test::new(
+        "scif_bounce::rings_remain_for_others",
+        USUAL,
+        rings_remain_for_others,
+    )
+    .seconds(240),
+    Test::new(
+        "scif_bounce::signals_interrupt_no_copy",
+        USUAL,
+        signals_interrupt_no_copy,
+    ),
+    Test::new(
+        "scif_bounce::attacker_reaches_only_aperture",
+        USUAL,
+        attacker_reaches_only_aperture,
+    )
+    .seconds(120),
     Test::new("scif_bounce::part", USUAL, part)
         .seconds(120)
         .leaves_disorder(),
@@ -291,14 +329,22 @@ pub const TESTS: &[Test] = &[
         .seconds(900)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_bounce::small", SMALL, small)
-        .seconds(300)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_bounce::small_whole", SMALL, small_whole)
-        .seconds(300)
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_bounce::small_aperture_transfers",
+        SMALL,
+        small_aperture_transfers,
+    )
+    .seconds(300)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_bounce::small_aperture_whole",
+        SMALL,
+        small_aperture_whole,
+    )
+    .seconds(300)
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_bounce::flat_one_way",
         Need {
@@ -312,17 +358,17 @@ pub const TESTS: &[Test] = &[
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_bounce::kill_receiver",
+        "scif_bounce::copy_fails_if_receiver_dies",
         LIVELY,
-        scif_node_loss::kill_receiver,
+        scif_node_loss::copy_fails_if_receiver_dies,
     )
     .loses_nodes()
     .seconds(180)
     .by_name(),
     Test::new(
-        "scif_bounce::kill_sender",
+        "scif_bounce::copy_fails_if_sender_dies",
         LIVELY,
-        scif_node_loss::kill_sender,
+        scif_node_loss::copy_fails_if_sender_dies,
     )
     .loses_nodes()
     .seconds(180)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SCIF_RMA_USECACHE, by a C program (tests/programs/scif_cache.c): pages are kept for the next
-//! transfer, and dropped whenever the process maps something else in their place. With swap, so
-//! that there is memory pressure to be put on them.
+//! SCIF_RMA_USECACHE, by a C program (tests/programs/scif_cache.c). Pages stay pinned for the next
+//! transfer, and are dropped whenever the process maps other memory in their place. The nodes have
+//! swap, so that there can be memory pressure.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -21,7 +21,7 @@ const ALONE: Need = Need {
     ..ONE
 };
 
-/// Swap on compressed memory.
+/// Swap on compressed memory. Dropping the value turns it off.
 struct Swap<'a> {
     lab: &'a Lab,
     node: usize,
@@ -45,7 +45,7 @@ impl<'a> Swap<'a> {
     }
 }
 
-/// Each test of the program, and the counters say that it has used the cache.
+/// Runs each test of the program, and checks by the counters that it has used the cache.
 fn check(lab: &Lab, node: usize, arguments: &[&str]) -> Result<()> {
     let mut argv = vec![scif::program("scif_cache")?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -72,7 +72,7 @@ fn check(lab: &Lab, node: usize, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Against a server on the other node: by engine, and by CPU.
+/// Runs the program against a server on the other node, by engine and by CPU.
 fn two_nodes(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_cache")?;
     let server = lab
@@ -88,7 +88,7 @@ fn two_nodes(lab: &Lab) -> Result<()> {
     result
 }
 
-/// Within a node.
+/// Runs the program within a node.
 fn loopback(lab: &Lab) -> Result<()> {
     let swap = Swap::on(lab, 0)?;
     let result = check(lab, 0, &["loopback", "2111"]);
@@ -96,8 +96,8 @@ fn loopback(lab: &Lab) -> Result<()> {
     result
 }
 
-/// The module keeps as much as it is told to.
-fn limit(lab: &Lab) -> Result<()> {
+/// The module keeps as many pages as its parameter says.
+fn limit_bounds_cached_pages(lab: &Lab) -> Result<()> {
     for mebibytes in ["0", "1"] {
         let parameter = format!("reg_cache_limit={mebibytes}");
         lab.insmod(0, scif::module(lab)?, &parameter)?;
@@ -108,8 +108,9 @@ fn limit(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What is kept goes with the node that it was kept for, although the program stays.
-fn node_loss(lab: &Lab) -> Result<()> {
+/// Cached pages are dropped when the node that they were pinned for is lost, although the program
+/// goes on.
+fn node_loss_drops_pages(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_cache")?;
     let server = lab
         .command(1, [&program, "server", "2113"])?
@@ -146,13 +147,21 @@ fn node_loss(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_cache::limit", ALONE, limit),
+    Test::new(
+        "scif_cache::limit_bounds_cached_pages",
+        ALONE,
+        limit_bounds_cached_pages,
+    ),
     Test::new("scif_cache::loopback", SCIF_PAIR, loopback)
         .seconds(300)
         .by_name(),
     Test::new("scif_cache::two_nodes", SCIF_PAIR, two_nodes).seconds(300),
-    Test::new("scif_cache::node_loss", USUAL_PAIR, node_loss)
-        .leaves_disorder()
-        .loses_nodes()
-        .by_name(),
+    Test::new(
+        "scif_cache::node_loss_drops_pages",
+        USUAL_PAIR,
+        node_loss_drops_pages,
+    )
+    .leaves_disorder()
+    .loses_nodes()
+    .by_name(),
 ];

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Kernel clients that come and go in the middle of transfers, many times: loaded and unloaded,
-//! killed while they are being loaded, unloaded with all left open; programs of the same server that
-//! are killed; and that server, and the module under test below it, which go and come back meanwhile.
+//! Kernel clients that end in the middle of transfers, many times.
 //!
-//! The rounds run in the guests, in tests/programs/scif_churn.sh; the module is tests/modules/churn.
-//! What must not be is a report of a kernel, or something that is still held afterwards.
+//! Clients are loaded and unloaded, killed while they are being loaded, and unloaded with
+//! everything open. Programs that use the same server are killed. Meanwhile the server, and the
+//! module under test below it, are unloaded and loaded again.
+//!
+//! The rounds run in the guests, in tests/programs/scif_churn.sh. The module is
+//! tests/modules/churn. The tests fail if a kernel reports an error, or if resources are held
+//! afterwards.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,8 +24,8 @@ use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// How often something ends in the middle; a fifth of that in each way. SCIF_CHURN_ROUNDS, for a quick
-/// look or a long night.
+/// Returns how often a client ends in the middle. Each way of ending gets a fifth of the rounds.
+/// `SCIF_CHURN_ROUNDS` sets another number, for a quick check or a long night.
 fn rounds(lab: &Lab) -> usize {
     let asked = env::var("SCIF_CHURN_ROUNDS").ok();
     match asked.and_then(|asked| asked.parse().ok()) {
@@ -34,14 +37,14 @@ fn rounds(lab: &Lab) -> usize {
     }
 }
 
-/// The folder of the test's modules.
+/// Returns the folder of the test's modules.
 fn modules(lab: &Lab) -> Result<PathBuf> {
     let module = lab.built("tests/scif_churn.ko")?;
     Ok(module.with_file_name(""))
 }
 
-/// Runs the rounds on node 0, while the server on node 1 comes and goes; with these arguments the
-/// module under test does, too.
+/// Runs the rounds on node 0, while the server on node 1 is unloaded and loaded again. With
+/// `server_arguments`, the module under test is reloaded, too.
 fn churn(lab: &Lab, server_arguments: &[String]) -> Result<()> {
     let limit = lab.hang_limit(20 * rounds(lab) as u64);
     let script = paths::repository().join("tests/programs/scif_churn.sh");
@@ -76,7 +79,7 @@ fn churn(lab: &Lab, server_arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The debug kernel finds no memory that nobody knows.
+/// Checks that the debug kernel finds no memory without references.
 fn none_leaked(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         let report = lab.kmemleak(node)?;
@@ -85,14 +88,14 @@ fn none_leaked(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Clients and their server.
-fn clients(lab: &Lab) -> Result<()> {
+/// Clients end, and their server.
+fn clients_and_server_end(lab: &Lab) -> Result<()> {
     churn(lab, &[])?;
     none_leaked(lab)
 }
 
-/// And the module under test on the server's node.
-fn reloads(lab: &Lab) -> Result<()> {
+/// The module under test on the server's node is reloaded, too.
+fn server_module_reloads(lab: &Lab) -> Result<()> {
     let parameters = scif::parameters(lab, 1, Loaded::LongHeartbeat)?;
     let mut arguments = vec![scif::module(lab)?.display().to_string()];
     arguments.extend(parameters.split_whitespace().map(str::to_owned));
@@ -100,18 +103,26 @@ fn reloads(lab: &Lab) -> Result<()> {
     none_leaked(lab)
 }
 
-/// What the kernel says of a client that forgets all it has.
+/// The kernel's report of a client that does not close its endpoints.
 const FORGOTTEN: &str = "module scif_churn has gone and left";
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_churn::clients", SCIF_PAIR, clients)
-        .seconds(180)
-        .expects(&[FORGOTTEN])
-        .by_name(),
-    Test::new("scif_churn::reloads", SCIF_PAIR, reloads)
-        .seconds(180)
-        .expects(&[FORGOTTEN])
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_churn::clients_and_server_end",
+        SCIF_PAIR,
+        clients_and_server_end,
+    )
+    .seconds(180)
+    .expects(&[FORGOTTEN])
+    .by_name(),
+    Test::new(
+        "scif_churn::server_module_reloads",
+        SCIF_PAIR,
+        server_module_reloads,
+    )
+    .seconds(180)
+    .expects(&[FORGOTTEN])
+    .leaves_disorder()
+    .by_name(),
 ];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Other callers than 64-bit programs of today: 32-bit programs, and those with the numbers of
-//! the MIC library on /dev/mic/scif; and arguments in awkward places, from both sides.
+//! Callers other than 64-bit programs of today: 32-bit programs, and programs that use the ioctl
+//! numbers of the MIC library on /dev/mic/scif. Also arguments at awkward addresses, on both sides.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -24,7 +24,7 @@ const ALONE: Need = Need {
 /// The MIC library's device.
 const MIC: &str = "/dev/mic/scif";
 
-/// Loads the module with the numbers of the MIC library.
+/// Loads the module with the ioctl numbers of the MIC library.
 fn load_with_mic(lab: &Lab, node: usize) -> Result<()> {
     scif::load_with(lab, node, Loaded::LongHeartbeat, "mic_compat=1")
 }
@@ -35,7 +35,7 @@ fn run_tap(lab: &Lab, node: usize, name: &str, arguments: &[&str]) -> Result<()>
     Ok(())
 }
 
-/// A client program on one node against a server program on the other.
+/// Runs a client program on one node against a server program on the other.
 fn client_and_server(
     lab: &Lab,
     (client, client_program): (usize, &str),
@@ -46,12 +46,12 @@ fn client_and_server(
     let peer = server.to_string();
     let arguments = [&["client", &peer, "2201"], more].concat();
     run_tap(lab, client, client_program, &arguments)?;
-    // It ends with its client.
+    // The server ends with its client.
     process.wait()?.success()?;
     Ok(())
 }
 
-/// MiB for each copy test of scif_abi.
+/// Returns the MiB for each copy test of scif_abi.
 fn amount(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "8",
@@ -63,33 +63,33 @@ fn exists(lab: &Lab, node: usize, path: &str) -> Result<bool> {
     Ok(lab.exec(node, ["test", "-e", path])?.code() == Some(0))
 }
 
-/// A 32-bit program against a 64-bit server on another node.
+/// Runs a 32-bit program against a 64-bit server on another node.
 fn against_64_bit_server(lab: &Lab) -> Result<()> {
     client_and_server(lab, (0, "scif_abi_32"), (1, "scif_abi"), &[amount(lab)])
 }
 
-/// And the other way round.
+/// Runs a 64-bit program against a 32-bit server on another node.
 fn against_32_bit_server(lab: &Lab) -> Result<()> {
     client_and_server(lab, (0, "scif_abi"), (1, "scif_abi_32"), &[amount(lab)])
 }
 
-/// Two 32-bit processes of one node.
-fn loopback(lab: &Lab) -> Result<()> {
+/// Runs two 32-bit processes of one node.
+fn loopback_32_bit(lab: &Lab) -> Result<()> {
     run_tap(lab, 0, "scif_abi_32", &["loopback", "2202", amount(lab)])
 }
 
-/// What is in an awkward place costs neither data nor connections.
-fn arguments(lab: &Lab) -> Result<()> {
+/// Arguments at awkward addresses lose neither data nor connections.
+fn awkward_addresses_lose_nothing(lab: &Lab) -> Result<()> {
     run_tap(lab, 1, "scif_arguments", &[])
 }
 
-fn arguments_of_32_bits(lab: &Lab) -> Result<()> {
+fn awkward_addresses_32_bit(lab: &Lab) -> Result<()> {
     run_tap(lab, 1, "scif_arguments_32", &[])
 }
 
-/// Nobody but root opens the devices unless udev says otherwise, and that of the MIC library is
-/// only there if it was asked for.
-fn devices(lab: &Lab) -> Result<()> {
+/// Only root may open the devices unless udev says otherwise. The device of the MIC library exists
+/// only with its parameter.
+fn only_root_opens_devices(lab: &Lab) -> Result<()> {
     let mode = |path: &str| -> Result<String> {
         let output = lab.exec(0, ["stat", "-c", "%F %a", path])?;
         Ok(output.success()?.stdout().trim().to_owned())
@@ -108,8 +108,9 @@ fn devices(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Without the parameter nobody knows the numbers, and with it no 32-bit process does.
-fn mic_unknown(lab: &Lab) -> Result<()> {
+/// Without the parameter the module refuses the numbers of all processes. With the parameter it
+/// still refuses those of 32-bit processes.
+fn mic_numbers_need_parameter(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     for program in ["scif_mic_compat", "scif_mic_compat_32"] {
         run_tap(lab, 0, program, &["unknown", "/dev/scif"])?;
@@ -122,7 +123,7 @@ fn mic_unknown(lab: &Lab) -> Result<()> {
     lab.rmmod(0, "scif")
 }
 
-/// With the parameter they work within a node, and today's programs do as before.
+/// With the parameter the numbers work within a node, and programs of today work as before.
 fn mic_loopback(lab: &Lab) -> Result<()> {
     load_with_mic(lab, 0)?;
     run_tap(lab, 0, "scif_mic_compat", &["loopback", "2203"])?;
@@ -131,7 +132,7 @@ fn mic_loopback(lab: &Lab) -> Result<()> {
     lab.rmmod(0, "scif")
 }
 
-/// And between two.
+/// The numbers work between two nodes.
 fn mic_between_nodes(lab: &Lab) -> Result<()> {
     let program = "scif_mic_compat";
     for node in 0..2 {
@@ -149,19 +150,31 @@ fn mic_between_nodes(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_compat::devices", ALONE, devices),
-    Test::new("scif_compat::mic_unknown", ALONE, mic_unknown),
+    Test::new(
+        "scif_compat::only_root_opens_devices",
+        ALONE,
+        only_root_opens_devices,
+    ),
+    Test::new(
+        "scif_compat::mic_numbers_need_parameter",
+        ALONE,
+        mic_numbers_need_parameter,
+    ),
     Test::new("scif_compat::mic_loopback", ALONE, mic_loopback),
     Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_compat::arguments", SCIF_PAIR, arguments),
     Test::new(
-        "scif_compat::arguments_of_32_bits",
+        "scif_compat::awkward_addresses_lose_nothing",
         SCIF_PAIR,
-        arguments_of_32_bits,
+        awkward_addresses_lose_nothing,
     ),
-    Test::new("scif_compat::loopback", SCIF_PAIR, loopback)
+    Test::new(
+        "scif_compat::awkward_addresses_32_bit",
+        SCIF_PAIR,
+        awkward_addresses_32_bit,
+    ),
+    Test::new("scif_compat::loopback_32_bit", SCIF_PAIR, loopback_32_bit)
         .seconds(180)
         .by_name(),
     Test::new(

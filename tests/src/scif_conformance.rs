@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The conformance suite (tests/conformance) on one node without any device, on two nodes
-//! and on three; `make conformance` shows its results case by case.
+//! The conformance suite (tests/conformance) on one node without any device, on two nodes and on
+//! three. `make conformance` shows its results case by case.
 //!
-//! After it nothing may be left: connections, windows, pinned pages (`scif::check_idle`),
-//! memory that nobody knows; and the module can be unloaded.
+//! Afterwards no connections, windows or pinned pages may remain (`scif::check_idle`), nor
+//! unreferenced memory, and the module can be unloaded.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
-/// One node that has nothing but the module.
+/// One node that has only the module.
 pub const BARE: Need = Need {
     dma_channels: 0,
     scif: Loaded::LongHeartbeat,
@@ -34,12 +34,12 @@ pub const BARE: Need = Need {
 /// The program of the suite.
 const PROGRAM: &str = "conformance/conformance";
 
-/// The program of a suite, as guests see it.
+/// Returns the path of a suite's program in guests.
 fn program(name: &str) -> Result<String> {
     scif::built(&format!("build/{name}"))
 }
 
-/// After how many seconds a case is taken for hung.
+/// Returns the number of seconds after which a case counts as hung.
 fn time_limit(lab: &Lab) -> String {
     lab.hang_limit(30).as_secs().to_string()
 }
@@ -55,18 +55,18 @@ fn start_agent(lab: &Lab, name: &str, node: usize) -> Result<Process> {
     Ok(agent)
 }
 
-/// Runs all cases on node 0, with the others as peers.
+/// Runs all cases on node 0, with the other nodes as peers.
 pub fn run(lab: &Lab, topology: &str) -> Result<()> {
     run_with(lab, topology, &[])
 }
 
-/// The same with more options.
+/// Runs all cases with more options.
 pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     run_suite(lab, PROGRAM, topology, options)
 }
 
-/// What fills rings, or stores much by the processor: minutes where each store traps, and nothing about how windows
-/// are reached. Tests of labs of that kind do it by name.
+/// Cases that fill rings, or store much by CPU. They take minutes where each store traps, and say
+/// nothing about how windows are reached. Tests of labs whose stores trap run them by name.
 const MANY_STORES: &[&str] = &[
     "all_[!b]*",
     "copies_all_flags",
@@ -82,20 +82,22 @@ const MANY_STORES: &[&str] = &[
     "signal_after_data",
 ];
 
-/// The same as [`run_with`] without what takes long where stores trap.
+/// Runs the suite like [`run_with`], without the cases that take long where stores trap.
 pub fn run_few_stores(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     let mut options = options.to_vec();
     add_cases(&mut options, "--except", MANY_STORES);
     run_with(lab, topology, &options)
 }
 
-/// The ways that data goes between nodes, and the words that it has gone: windows that come and go, transfers with and
-/// without windows of the caller's, marks and signals, processes that end meanwhile. Half a minute where each store
-/// traps.
+/// Cases for each path of data between nodes, and of the notification that the data has arrived.
+///
+/// They cover windows that come and go, transfers with and without windows of the caller, marks and
+/// signals, and processes that end meanwhile. They take half a minute where each store traps.
 pub const EACH_WAY: &[&str] = &[
     "copies_plain",
     "copies_gap",
     "copies_large",
+    "copies_beside_signals",
     "register_*",
     "unregister_*",
     "sync_*",
@@ -107,7 +109,7 @@ pub const EACH_WAY: &[&str] = &[
     "kill_*",
 ];
 
-/// Runs those on two nodes, after which nothing is left.
+/// Runs [`EACH_WAY`] on two nodes, and checks that nothing remains.
 pub fn run_each_way(lab: &Lab, options: &[&str]) -> Result<()> {
     let mut options = options.to_vec();
     add_cases(&mut options, "--only", EACH_WAY);
@@ -115,19 +117,19 @@ pub fn run_each_way(lab: &Lab, options: &[&str]) -> Result<()> {
     nothing_left(lab)
 }
 
-/// Adds `--only` or `--except` for each of these.
+/// Adds `--only` or `--except` for each of these patterns.
 pub fn add_cases<'a>(options: &mut Vec<&'a str>, option: &'a str, cases: &[&'a str]) {
     options.extend(cases.iter().flat_map(|cases| [option, *cases]));
 }
 
-/// The same for the program of any suite.
+/// Runs the program of any suite.
 pub fn run_suite(lab: &Lab, name: &str, topology: &str, options: &[&str]) -> Result<()> {
     let output = suite_output(lab, name, topology, options, lab.hang_limit(600))?;
     println!("      {}", slowest_cases(&output.stdout()));
     scif::check_tap(output)
 }
 
-/// The cases that took longest, of which a line says "# 12 ms".
+/// Returns the slowest cases, from lines like "# 12 ms".
 fn slowest_cases(text: &str) -> String {
     let mut cases: Vec<(u64, &str)> = text
         .lines()
@@ -146,7 +148,8 @@ fn slowest_cases(text: &str) -> String {
     format!("{} cases, the slowest: {}", cases.len(), named.join(", "))
 }
 
-/// The same, whether cases pass or not: what the suite has said; an error if it does not end in that time.
+/// Runs the suite and returns its output, whether cases pass or not. Returns an error if the suite
+/// does not end within the limit.
 pub fn output(lab: &Lab, topology: &str, options: &[&str], limit: Duration) -> Result<Output> {
     suite_output(lab, PROGRAM, topology, options, limit)
 }
@@ -183,7 +186,7 @@ fn suite_output(
     Ok(output)
 }
 
-/// The names of the cases that failed.
+/// Returns the names of the cases that failed.
 pub fn failed_cases(text: &str) -> Vec<&str> {
     let failed = text.lines().filter(|line| line.starts_with("not ok "));
     failed
@@ -191,7 +194,7 @@ pub fn failed_cases(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Nobody holds anything any more, and so the module goes.
+/// Checks that no process holds resources of the module, and unloads it.
 pub fn nothing_left(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         scif::check_idle(lab, node)?;
@@ -206,13 +209,13 @@ fn loopback(lab: &Lab) -> Result<()> {
     nothing_left(lab)
 }
 
-/// All of it, on two nodes.
+/// Runs the whole suite on two nodes.
 pub fn two(lab: &Lab) -> Result<()> {
     run(lab, "two")?;
     nothing_left(lab)
 }
 
-/// What takes three nodes.
+/// Runs the cases that take three nodes.
 fn star(lab: &Lab) -> Result<()> {
     run_with(lab, "three", &["--only", "star_*"])?;
     nothing_left(lab)
@@ -243,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_cases_come_first() {
+    fn slowest_cases_are_listed_first() {
         let text = "TAP version 13\nok 1 - a [x.y] # 12 ms\nnot ok 2 - b [x] # 2300 ms\n# b.c:1: x\n1..2\n";
         assert_eq!(
             slowest_cases(text),

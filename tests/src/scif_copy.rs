@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `scif cp` between two nodes: what arrives is what was sent, under its name, and nothing
-//! else. The host hashes, so that nobody has to be believed.
+//! `scif cp` between two nodes: exactly the sent file arrives under its name, and nothing else. The
+//! host computes the hashes, so the test need not trust the tool.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use crate::scif;
 use crate::scif::Server;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// The size of a file that takes a while.
+/// Returns the size of a file whose copy takes a while.
 fn large(lab: &Lab) -> u64 {
     let mebibytes = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 8,
@@ -53,7 +53,7 @@ fn there_and_back(lab: &Lab, node: usize, size: u64) -> Result<()> {
     );
     ensure!(
         scif::hash_of(&exchange.join("back"))? == hash,
-        "what came back is another file"
+        "the file that came back differs"
     );
     ensure!(
         scif::names_in(&server.folder)?.len() == 1,
@@ -74,7 +74,7 @@ fn large_file(lab: &Lab) -> Result<()> {
     there_and_back(lab, 1, large(lab) / 4)
 }
 
-/// Files with hardly anything in them, and about a page.
+/// Copies files that are empty or nearly empty, and files of about a page.
 fn small_files(lab: &Lab) -> Result<()> {
     for size in [0, 1, 4096, 4097] {
         there_and_back(lab, 0, size).with_context(|| format!("a file of {size} bytes"))?;
@@ -82,8 +82,8 @@ fn small_files(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Several copies at once, both ways and in both directions.
-fn parallel(lab: &Lab) -> Result<()> {
+/// Several copies at once, to and from both nodes.
+fn parallel_copies_arrive(lab: &Lab) -> Result<()> {
     let servers = [Server::start(lab, 0)?, Server::start(lab, 1)?];
     let size = large(lab) / 4;
     let hash = scif::make_file(lab, "sent", size)?;
@@ -122,8 +122,8 @@ fn parallel(lab: &Lab) -> Result<()> {
     servers.into_iter().try_for_each(Server::stop)
 }
 
-/// What is outside the served folder stays there, and mistakes are explained.
-fn refusals(lab: &Lab) -> Result<()> {
+/// The server gives access to no file outside its folder, and explains mistakes.
+fn files_outside_root_are_refused(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     scif::make_file(lab, "sent", 1000)?;
     for (arguments, status, said) in [
@@ -143,8 +143,8 @@ fn refusals(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// A server whose standard error is full or closed serves as any other.
-fn logs_decide_nothing(lab: &Lab) -> Result<()> {
+/// A server whose standard error is full or closed still serves.
+fn broken_stderr_stops_no_server(lab: &Lab) -> Result<()> {
     let hash = scif::make_file(lab, "sent", 100_000)?;
     for redirected in ["2>/dev/full", "2>&-"] {
         let server = Server::start_with(lab, 1, redirected)?;
@@ -157,8 +157,8 @@ fn logs_decide_nothing(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A node has so many clients and bytes, nobody measures unasked, and a full disk is named.
-fn limits(lab: &Lab) -> Result<()> {
+/// A server limits clients and bytes, measures only if told to, and reports a full disk.
+fn server_keeps_its_limits(lab: &Lab) -> Result<()> {
     scif::make_file(lab, "sent", 100_000)?;
     let server = Server::start_with(lab, 1, "--clients 2 --max-bytes 150000")?;
     let ping = ["ping", "1", "-c", "1000000"];
@@ -178,8 +178,8 @@ fn limits(lab: &Lab) -> Result<()> {
     scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:one"])?.success()?;
     let refused = scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:two"])?.status(5)?;
     ensure!(refused.stderr().contains("--max-bytes"), "{refused}");
-    for what in [&["bench", "1"][..], &["bench", "send-lat", "1", "--poll"]] {
-        let refused = scif::run_tool(lab, 0, what)?.status(5)?;
+    for command in [&["bench", "1"][..], &["bench", "send-lat", "1", "--poll"]] {
+        let refused = scif::run_tool(lab, 0, command)?.status(5)?;
         ensure!(refused.stderr().contains("scif serve --bench"), "{refused}");
     }
     server.stop()?;
@@ -204,13 +204,27 @@ fn limits(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_copy::small_files", SCIF_PAIR, small_files).seconds(120),
     Test::new("scif_copy::large_file", SCIF_PAIR, large_file).seconds(240),
-    Test::new("scif_copy::parallel", SCIF_PAIR, parallel).seconds(240),
-    Test::new("scif_copy::refusals", SCIF_PAIR, refusals),
     Test::new(
-        "scif_copy::logs_decide_nothing",
+        "scif_copy::parallel_copies_arrive",
         SCIF_PAIR,
-        logs_decide_nothing,
+        parallel_copies_arrive,
+    )
+    .seconds(240),
+    Test::new(
+        "scif_copy::files_outside_root_are_refused",
+        SCIF_PAIR,
+        files_outside_root_are_refused,
+    ),
+    Test::new(
+        "scif_copy::broken_stderr_stops_no_server",
+        SCIF_PAIR,
+        broken_stderr_stops_no_server,
     )
     .by_name(),
-    Test::new("scif_copy::limits", SCIF_PAIR, limits).by_name(),
+    Test::new(
+        "scif_copy::server_keeps_its_limits",
+        SCIF_PAIR,
+        server_keeps_its_limits,
+    )
+    .by_name(),
 ];

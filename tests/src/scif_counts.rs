@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What one operation costs on the bus, exactly: tests that fail when it becomes more, on
-//! whatever machine. How long it takes is for the benchmark to say.
+//! The exact cost of one operation on the bus. The tests fail if the cost grows, on any machine.
+//! The benchmark measures times.
 //!
-//! Each number but those of instructions is the difference of a run of many operations and one of few, for both nodes
-//! together: what is done once for the connection does not count.
+//! Each number except those of instructions is the difference between a run of many operations and
+//! a run of few, for both nodes together. So the cost of making the connection does not count.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -17,24 +17,25 @@ use crate::scif;
 use crate::scif::Server;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Operations of the run of few.
+/// Number of operations of the short run.
 const FEW: u64 = 10;
 
-/// Operations of the run of many. To make a connection and its windows costs a hundred doorbells, more or
-/// less, as it happens: over so many operations that is little.
+/// Number of operations of the long run. A connection and its windows cost about a hundred
+/// doorbells. This number varies, but is small against so many operations.
 const MANY: u64 = 2010;
 
-/// The same for what takes milliseconds, and many doorbells itself.
+/// Number of operations of the long run, if each operation takes milliseconds and many doorbells.
 const MANY_SLOW: u64 = 410;
 
-/// What may come on top now and then: a doorbell for a credit, one that is answered in two steps.
+/// Additional doorbells for each operation that may occur now and then, for a credit or for an
+/// answer in two steps.
 const NOISE: f64 = 0.25;
 
-/// Reads there are none, but for a node that has something else to do in the meantime.
+/// Limit of reads for each operation. A node reads only if other work has delayed it.
 const MOST_READS: f64 = 0.01;
 
-/// Instructions of a write of 64 bytes by CPU, and of a message of as many, sent and received. Some more than
-/// they are.
+/// Limits of the instructions of a 64-byte write by CPU, and of a 64-byte message, sent and
+/// received. They are a little above the measured numbers.
 const MOST_WRITE: usize = 1500;
 const MOST_SEND: usize = 1800;
 const MOST_RECEIVE: usize = 1700;
@@ -48,9 +49,11 @@ struct Cost {
     descriptors: f64,
 }
 
-/// The sum over both nodes of a counter of functions whose name begins with `prefix`.
-fn sum(counters: &[GuestCounters], prefix: &str, what: fn(&Counters) -> u64) -> f64 {
-    let sums = counters.iter().map(|guest| guest.sum(prefix, what) as f64);
+/// Sums a counter over both nodes, for functions whose name begins with `prefix`.
+fn sum(counters: &[GuestCounters], prefix: &str, counter: fn(&Counters) -> u64) -> f64 {
+    let sums = counters
+        .iter()
+        .map(|guest| guest.sum(prefix, counter) as f64);
     sums.sum()
 }
 
@@ -67,14 +70,14 @@ fn cost(lab: &Lab, arguments: &[&str], count: u64) -> Result<Cost> {
     let many = run(lab, arguments, count)?;
     for guest in &many {
         ensure!(guest.total.dropped == 0 && guest.total.dma_errors == 0);
-        // A sum over functions of which there are none is 0, which is always little enough.
+        // A sum over no functions is 0, and would pass every limit.
         ensure!(
             guest.functions.iter().any(|f| f.name.starts_with("ntb")),
             "the emulator names no NTB: {guest:?}"
         );
     }
-    let each = |prefix: &str, what: fn(&Counters) -> u64| {
-        (sum(&many, prefix, what) - sum(&few, prefix, what)) / (count - FEW) as f64
+    let each = |prefix: &str, counter: fn(&Counters) -> u64| {
+        (sum(&many, prefix, counter) - sum(&few, prefix, counter)) / (count - FEW) as f64
     };
     let cost = Cost {
         reads: each("ntb", |counters| counters.trapped_reads),
@@ -86,7 +89,7 @@ fn cost(lab: &Lab, arguments: &[&str], count: u64) -> Result<Cost> {
     Ok(cost)
 }
 
-/// The most that an operation may cost.
+/// The largest cost of an operation.
 struct Most {
     arguments: &'static [&'static str],
     writes: f64,
@@ -109,22 +112,23 @@ fn check(lab: &Lab, operations: &[Most], count: u64) -> Result<()> {
             most.doorbells,
             most.descriptors
         );
-        // Memory that lies together is one descriptor for all of it, in one run and not in the other.
+        // The number of descriptors varies, because contiguous memory takes one descriptor for all
+        // of it. So only their presence is checked.
         ensure!(
             (cost.descriptors >= 0.5) == (most.descriptors > 0.0),
-            "{} goes by the engine, or does not, against what was said: {cost:?}",
+            "{} uses the engine although the table says no, or the reverse: {cost:?}",
             most.arguments.join(" ")
         );
     }
     server.stop()
 }
 
-/// Messages, each way.
+/// Checks the cost of messages in both directions.
 fn messages(lab: &Lab) -> Result<()> {
     check(
         lab,
         &[
-            // There and back.
+            // A round trip of a message.
             Most {
                 arguments: &["send-lat", "1", "--sizes", "8"],
                 writes: 4.0,
@@ -137,7 +141,7 @@ fn messages(lab: &Lab) -> Result<()> {
                 doorbells: 0.0,
                 descriptors: 0.0,
             },
-            // The bells of a ring are messages of a byte.
+            // The doorbells of a ring are messages of a byte.
             Most {
                 arguments: &["send-lat", "1", "--sizes", "8", "--transport", "ring"],
                 writes: 4.0,
@@ -158,7 +162,7 @@ fn messages(lab: &Lab) -> Result<()> {
                 doorbells: 0.0,
                 descriptors: 0.0,
             },
-            // One for each, and one for the room that it has given back, at most.
+            // At most one doorbell for the message, and one for the room that the receiver returns.
             Most {
                 arguments: &["send-bw", "1", "--sizes", "64"],
                 writes: 4.0,
@@ -170,8 +174,8 @@ fn messages(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Copies by CPU and by the engine, each way; a descriptor for each page, and one that makes sure that what was written
-/// has arrived.
+/// Checks the cost of copies by CPU and by the engine, in both directions. The engine takes a
+/// descriptor for each page, and one that flushes the writes.
 fn transfers(lab: &Lab) -> Result<()> {
     let none = |arguments| Most {
         arguments,
@@ -183,7 +187,7 @@ fn transfers(lab: &Lab) -> Result<()> {
         none(&["write-lat", "1", "--sizes", "64", "--cpu"]),
         none(&["read-lat", "1", "--sizes", "64", "--cpu"]),
         none(&["mmap-lat", "1", "--sizes", "64"]),
-        // It is faster there, by far.
+        // The CPU is much faster for this size.
         none(&["write-lat", "1", "--sizes", "64", "--auto"]),
     ];
     check(lab, &by_processor, MANY)?;
@@ -210,13 +214,13 @@ fn transfers(lab: &Lab) -> Result<()> {
     })
 }
 
-/// Windows.
+/// Checks the cost of registering a window and of releasing it.
 fn windows(lab: &Lab) -> Result<()> {
     check(
         lab,
         &[Most {
             arguments: &["register", "1", "--sizes", "4K"],
-            // The offer, and that the window is taken back; and the answer to that.
+            // The offer, its withdrawal, and the answer to the withdrawal.
             writes: 6.0,
             doorbells: 3.0,
             descriptors: 0.0,
@@ -225,7 +229,7 @@ fn windows(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Connections.
+/// Checks the cost of a connection.
 fn connections(lab: &Lab) -> Result<()> {
     check(
         lab,
@@ -239,31 +243,32 @@ fn connections(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Calls before the one whose instructions are counted: until then the connection and its windows are made.
+/// Number of calls before the measured one. After them the connection and its windows exist.
 const CALLS_BEFORE: usize = 200;
 
-/// The function of the kernel with which an ioctl begins.
+/// The kernel function with which an ioctl begins.
 const IOCTL: &str = "__x64_sys_ioctl";
 
-/// The function of the kernel that restores registers if another task has run: that is not so in each call.
+/// The kernel function that restores registers if another task has run. Only some calls run it.
 const RESTORE: &str = "switch_fpu_return";
 
-/// Says so when each thread of the tool is asleep.
+/// Prints `rest` when each thread of the tool is asleep.
 const AT_REST: &str = "cat $(grep -lx scif /proc/[0-9]*/comm | sed 's,comm$,task/*/stat,') |
     sed 's/.*) //' | grep -q '^[^S]' || echo rest";
 
-/// Waits until the tool has nothing more to do in a node, as the other one stands still.
+/// Waits until the tool has no more work in a node, while the other node stands still.
 fn wait_for_rest(lab: &Lab, node: usize) -> Result<()> {
     wait_until("the peer sleeps", lab.hang_limit(20), || {
         Ok((lab.shell(node, AT_REST)?.trim() == "rest").then_some(()))
     })
 }
 
-/// Instructions of the calls that are made most, from their beginning in the kernel until their return: with Debian's
-/// kernel and the compiler of these labs. A third of those of a write are the way into an ioctl and back.
+/// Instructions of the most frequent calls, from their beginning in the kernel until their return,
+/// with Debian's kernel and the compiler of these labs. A third of the instructions of a write are
+/// the way into an ioctl and back.
 ///
-/// The other node has come to rest before they are counted: who sends finds the peer asleep, and rings; who receives
-/// finds a ring full of messages, and does not have to wait for one.
+/// The other node has come to rest before the instructions are counted. A sender finds the peer
+/// asleep, and rings. A receiver finds a ring full of messages, and need not wait for one.
 fn instructions(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     let calls = [
@@ -290,13 +295,13 @@ fn instructions(lab: &Lab) -> Result<()> {
             stopped.steps()
         });
         bench.kill();
-        let (steps, what) = (steps?, arguments.join(" "));
+        let (steps, command) = (steps?, arguments.join(" "));
         let others = steps.functions.iter().filter(|(name, _)| name == RESTORE);
         let count = steps.total - others.map(|(_, count)| count).sum::<usize>();
-        println!("      {what}, node {node}: {count} instructions");
+        println!("      {command}, node {node}: {count} instructions");
         ensure!(
             count <= most,
-            "{what} takes {count} instructions in node {node}; allowed are {most}:\n{steps}"
+            "{command} takes {count} instructions in node {node}; allowed are {most}:\n{steps}"
         );
     }
     server.stop()

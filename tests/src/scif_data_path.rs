@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What messages and transfers cost on the bus, as the emulator counts it: a read across
-//! PCIe stalls a processor, so there must not be any; doorbells are interrupts, so few.
+//! The cost of messages and transfers on the bus, as the emulator counts it. A read across PCIe
+//! stalls a CPU, so there must be none. Doorbells are interrupts, so there must be few.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -12,7 +12,7 @@ use crate::scif;
 use crate::scif::Server;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Nobody read a register of the NTB.
+/// Checks that no node has read a register of the NTB.
 fn no_reads(counters: &[GuestCounters]) -> Result<()> {
     for (node, guest) in counters.iter().enumerate() {
         let reads = guest.sum("ntb", |counters| counters.trapped_reads);
@@ -25,8 +25,8 @@ fn no_reads(counters: &[GuestCounters]) -> Result<()> {
     Ok(())
 }
 
-/// Two hundred round trips, with the connection for them.
-fn messages(lab: &Lab) -> Result<()> {
+/// Two hundred round trips, including the connection for them.
+fn messages_read_no_register(lab: &Lab) -> Result<()> {
     const ROUND_TRIPS: u64 = 200;
     let server = Server::start(lab, 1)?;
     lab.reset_counters()?;
@@ -40,7 +40,8 @@ fn messages(lab: &Lab) -> Result<()> {
             "      node {node}: {:.2} doorbells for each message",
             doorbells as f64 / ROUND_TRIPS as f64
         );
-        // One for each message if its receiver sleeps, none if not; and some for the connection.
+        // Each message takes one doorbell if its receiver sleeps, and none otherwise. The
+        // connection takes some.
         ensure!(
             doorbells <= ROUND_TRIPS + 50,
             "node {node} has rung {doorbells} doorbells for {ROUND_TRIPS} messages"
@@ -50,8 +51,8 @@ fn messages(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// Transfers of 4 MiB by the engine, both ways.
-fn transfers(lab: &Lab) -> Result<()> {
+/// Transfers of 4 MiB by the engine, in both directions.
+fn transfers_read_no_register(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     for direction in ["write", "read"] {
         lab.reset_counters()?;
@@ -84,8 +85,8 @@ fn transfers(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// Nodes that have nothing to do leave the bus alone: signs of life are plain writes.
-fn idle(lab: &Lab) -> Result<()> {
+/// Idle nodes leave the bus alone: heartbeats are plain writes.
+fn idle_nodes_ring_no_doorbell(lab: &Lab) -> Result<()> {
     let beats = || -> Result<Vec<u64>> {
         let counters = lab.counters()?;
         no_reads(&counters)?;
@@ -95,7 +96,7 @@ fn idle(lab: &Lab) -> Result<()> {
             .collect())
     };
     lab.reset_counters()?;
-    // Each command in a guest takes longer than some beats.
+    // Each command in a guest takes longer than some heartbeats.
     for _ in 0..10 {
         for node in 0..2 {
             scif::online(lab, node, 1 - node)?;
@@ -111,7 +112,19 @@ fn idle(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_data_path::idle", SCIF_PAIR, idle),
-    Test::new("scif_data_path::messages", SCIF_PAIR, messages),
-    Test::new("scif_data_path::transfers", SCIF_PAIR, transfers),
+    Test::new(
+        "scif_data_path::idle_nodes_ring_no_doorbell",
+        SCIF_PAIR,
+        idle_nodes_ring_no_doorbell,
+    ),
+    Test::new(
+        "scif_data_path::messages_read_no_register",
+        SCIF_PAIR,
+        messages_read_no_register,
+    ),
+    Test::new(
+        "scif_data_path::transfers_read_no_register",
+        SCIF_PAIR,
+        transfers_read_no_register,
+    ),
 ];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The sample that people would use: a block device in another node's memory
-//! (samples/scif/kernel/scif_blk.c), by itself, under a file system, under fio, and beside nbd over
-//! ntb_netdev, which is what there was before.
+//! The sample of a block device in another node's memory (samples/scif/kernel/scif_blk.c): by
+//! itself, under a file system, under fio, and beside nbd over ntb_netdev, the older solution.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -36,7 +35,7 @@ fn detach(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// How often the memory of a disk goes in the middle of transfers.
+/// Returns how often the memory of a disk is removed in the middle of transfers.
 fn rounds(lab: &Lab) -> usize {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 10,
@@ -44,9 +43,9 @@ fn rounds(lab: &Lab) -> usize {
     }
 }
 
-/// The disk sample: what is written is read; when the memory goes in the middle of transfers they
-/// fail, and when it is back so is the disk.
-fn transfers(lab: &Lab) -> Result<()> {
+/// The disk sample: reads return the written data. If the memory is removed in the middle of
+/// transfers, they fail. When it is back, the disk works again.
+fn reads_return_written_data(lab: &Lab) -> Result<()> {
     attach(lab, 32)?;
     lab.shell(
         0,
@@ -62,7 +61,7 @@ fn transfers(lab: &Lab) -> Result<()> {
     )?;
     let limit = lab.hang_limit(20);
     for _ in 0..rounds(lab) {
-        // The memory goes in the middle of reads, which fail and do not hang.
+        // The memory is removed in the middle of reads, which fail and do not hang.
         let reader = lab.spawn(
             0,
             [
@@ -95,15 +94,15 @@ fn transfers(lab: &Lab) -> Result<()> {
     detach(lab)
 }
 
-/// A server that leaves a message without an answer is given up, and the disk can go.
-fn mute(lab: &Lab) -> Result<()> {
+/// The client gives up a server that does not answer a message, and the disk can be removed.
+fn silent_server_is_given_up(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_mute_disk", &["3002"], 120)?;
     load(lab, 0, "samples", "scif_blk", "node=1 patience=1")?;
     wait_until("node 0 has the disk", lab.hang_limit(20), || {
         let there = lab.exec(0, ["test", "-b", "/dev/scifblk0"])?;
         Ok((there.code() == Some(0)).then_some(()))
     })?;
-    // Transfers take no answer.
+    // Transfers need no answer from the server.
     let write = "dd if=/dev/zero of=/dev/scifblk0 bs=64k count=4 oflag=direct status=none";
     lab.shell(0, write)?;
     let discarded = lab.exec(0, ["blkdiscard", "-f", "-l", "64k", "/dev/scifblk0"])?;
@@ -111,7 +110,7 @@ fn mute(lab: &Lab) -> Result<()> {
         discarded.code() != Some(0),
         "a discard has succeeded: {discarded}"
     );
-    // Connected anew, which is a matter of the next second.
+    // The client reconnects within a second.
     wait_until("the disk is back", lab.hang_limit(20), || {
         Ok((lab.exec(0, ["sh", "-c", write])?.code() == Some(0)).then_some(()))
     })?;
@@ -124,8 +123,8 @@ fn mute(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A file system on it: made, filled, checked, read again, and trimmed.
-fn file_system(lab: &Lab) -> Result<()> {
+/// A file system on the disk is made, filled, checked, read again, and trimmed.
+fn file_system_is_consistent(lab: &Lab) -> Result<()> {
     attach(lab, 64)?;
     lab.shell(
         0,
@@ -149,7 +148,7 @@ fn file_system(lab: &Lab) -> Result<()> {
     detach(lab)
 }
 
-/// Runs fio on a disk of node 0; returns MiB/s read and written.
+/// Runs fio on a disk of node 0. Returns MiB/s read and written.
 fn fio(lab: &Lab, disk: &str, how: &str) -> Result<(f64, f64)> {
     let said = lab.shell(
         0,
@@ -165,8 +164,8 @@ fn fio(lab: &Lab, disk: &str, how: &str) -> Result<(f64, f64)> {
     Ok((rate("read"), rate("write")))
 }
 
-/// In sequence and large, then small and at random; the figures are for people.
-fn measure(lab: &Lab, what: &str, disk: &str) -> Result<()> {
+/// Measures large sequential and small random accesses. The figures are for people.
+fn measure(lab: &Lab, label: &str, disk: &str) -> Result<()> {
     let (_, write) = fio(lab, disk, "--rw=write --bs=1M --size=32M --loops=4")?;
     let (read, _) = fio(lab, disk, "--rw=read --bs=1M --size=32M --loops=4")?;
     let (small, _) = fio(
@@ -175,14 +174,14 @@ fn measure(lab: &Lab, what: &str, disk: &str) -> Result<()> {
         "--rw=randread --bs=4k --size=32M --number_ios=2000",
     )?;
     println!(
-        "      {what}: 1 MiB written {write:.0} MiB/s, read {read:.0} MiB/s; 4 KiB at random {:.0}/s",
+        "      {label}: 1 MiB written {write:.0} MiB/s, read {read:.0} MiB/s; 4 KiB at random {:.0}/s",
         small * 256.0
     );
     Ok(())
 }
 
-/// What fio writes at random it finds again, from several jobs at once.
-fn verify(lab: &Lab) -> Result<()> {
+/// Several fio jobs at once write at random, and verify their data.
+fn fio_verifies_random_writes(lab: &Lab) -> Result<()> {
     attach(lab, 32)?;
     fio(
         lab,
@@ -194,8 +193,8 @@ fn verify(lab: &Lab) -> Result<()> {
     detach(lab)
 }
 
-/// The same figures of nbd over ntb_netdev.
-fn nbd(lab: &Lab) -> Result<()> {
+/// Measures the same figures of nbd over ntb_netdev.
+fn nbd_for_comparison(lab: &Lab) -> Result<()> {
     in_tree::network(lab)?;
     lab.shell(
         1,
@@ -214,21 +213,41 @@ fn nbd(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_disk::transfers", SCIF_PAIR, transfers)
-        .seconds(240)
-        .by_name(),
-    Test::new("scif_disk::mute", SCIF_PAIR, mute),
-    Test::new("scif_disk::file_system", SCIF_PAIR, file_system)
-        .seconds(120)
-        .on_stock()
-        .by_name(),
-    Test::new("scif_disk::verify", SCIF_PAIR, verify)
-        .seconds(120)
-        .on_stock()
-        .by_name(),
-    Test::new("scif_disk::nbd", in_tree::FIXED_PAIR, nbd)
-        .seconds(120)
-        .on_stock()
-        .destroys()
-        .by_name(),
+    Test::new(
+        "scif_disk::reads_return_written_data",
+        SCIF_PAIR,
+        reads_return_written_data,
+    )
+    .seconds(240)
+    .by_name(),
+    Test::new(
+        "scif_disk::silent_server_is_given_up",
+        SCIF_PAIR,
+        silent_server_is_given_up,
+    ),
+    Test::new(
+        "scif_disk::file_system_is_consistent",
+        SCIF_PAIR,
+        file_system_is_consistent,
+    )
+    .seconds(120)
+    .on_stock()
+    .by_name(),
+    Test::new(
+        "scif_disk::fio_verifies_random_writes",
+        SCIF_PAIR,
+        fio_verifies_random_writes,
+    )
+    .seconds(120)
+    .on_stock()
+    .by_name(),
+    Test::new(
+        "scif_disk::nbd_for_comparison",
+        in_tree::FIXED_PAIR,
+        nbd_for_comparison,
+    )
+    .seconds(120)
+    .on_stock()
+    .destroys()
+    .by_name(),
 ];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `scif doctor` says of nodes where something is missing, and of those where nothing is.
+//! The findings of `scif doctor` on nodes where something is missing, and on nodes where nothing
+//! is.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -15,7 +16,7 @@ use crate::scif;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// What it says, and whether it exits as if nothing kept SCIF from working.
+/// Returns the doctor's findings, and whether its exit status says that SCIF can work.
 fn findings(lab: &Lab, node: usize) -> Result<(Vec<Value>, bool)> {
     let output = scif::run_tool(lab, node, &["doctor", "--json"])?;
     let report: Value = serde_json::from_str(&output.stdout()).context("its JSON")?;
@@ -24,7 +25,7 @@ fn findings(lab: &Lab, node: usize) -> Result<(Vec<Value>, bool)> {
     Ok((findings, output.success().is_ok()))
 }
 
-/// The finding with these words has this grade, and its advice has those.
+/// Checks that the finding with these words has this grade, and that its advice contains `advice`.
 fn says(lab: &Lab, node: usize, grade: &str, words: &str, advice: &str) -> Result<()> {
     let (findings, is_well) = findings(lab, node)?;
     let text = |finding: &Value, name: &str| finding[name].as_str().unwrap_or("").to_owned();
@@ -43,11 +44,11 @@ fn says(lab: &Lab, node: usize, grade: &str, words: &str, advice: &str) -> Resul
     Ok(())
 }
 
-/// From nothing to a link, a step at a time.
-fn step_by_step(lab: &Lab) -> Result<()> {
+/// From an empty node to a link, one step at a time.
+fn each_missing_step_is_found(lab: &Lab) -> Result<()> {
     says(lab, 0, "problem", "scif is not loaded", "load it")
         .or_else(|_| says(lab, 0, "problem", "scif is not installed", "scif-dkms"))?;
-    says(lab, 0, "good", "is there for scif", "")?;
+    says(lab, 0, "good", "is free for scif", "")?;
     lab.load_with(0, "ntb_tool", "")?;
     says(
         lab,
@@ -70,8 +71,8 @@ fn step_by_step(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// Without an IOMMU it works, and should be known to be open.
-fn flat(lab: &Lab) -> Result<()> {
+/// Without an IOMMU the link works, and the doctor warns that it is open.
+fn flat_link_gets_warning(lab: &Lab) -> Result<()> {
     says(
         lab,
         0,
@@ -96,14 +97,14 @@ fn flat(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// With one it is closed; and small here.
-fn arena(lab: &Lab) -> Result<()> {
+/// With an IOMMU the link is closed. In this lab its aperture is small.
+fn arena_link_is_closed(lab: &Lab) -> Result<()> {
     says(lab, 0, "advice", "have to fit into 32.0 MiB", "BAR larger")?;
     let text = scif::run_tool(lab, 1, &["nodes", "--verbose"])?
         .success()?
         .stdout();
     ensure!(
-        text.contains("node 0 reaches what is registered for it")
+        text.contains("node 0 reaches memory registered for it")
             && text.contains("(arena: an IOMMU translates for the bridge)"),
         "{text}"
     );
@@ -112,9 +113,21 @@ fn arena(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_doctor::step_by_step", PAIR, step_by_step)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_doctor::flat", SCIF_PAIR, flat),
-    Test::new("scif_doctor::arena", ARENA_PAIR, arena),
+    Test::new(
+        "scif_doctor::each_missing_step_is_found",
+        PAIR,
+        each_missing_step_is_found,
+    )
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_doctor::flat_link_gets_warning",
+        SCIF_PAIR,
+        flat_link_gets_warning,
+    ),
+    Test::new(
+        "scif_doctor::arena_link_is_closed",
+        ARENA_PAIR,
+        arena_link_is_closed,
+    ),
 ];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! DMA engines that come and go, and several of them, under transfers of several processes at
-//! once whose data is checked (tests/programs/scif_engine.c).
+//! DMA engines that come and go, and several engines at once. Several processes transfer data and
+//! check it (tests/programs/scif_engine.c).
 
 use anyhow::Context;
 use anyhow::Result;
@@ -19,46 +19,46 @@ use crate::scif_kernel;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_mutants;
 
-/// A pair whose nodes have as many DMA engines as there can be, and not the module.
+/// A pair whose nodes have the largest number of DMA engines, without the module.
 const FOUR_ENGINES: Need = Need {
     dma_channels: 4,
     ..PAIR
 };
 
-/// A pair without, and not the module.
+/// A pair without DMA engines, and without the module.
 pub const NO_ENGINE: Need = Need {
     dma_channels: 0,
     ..PAIR
 };
 
-/// A pair whose engines take their time, and which have the module.
+/// A pair with slow engines, and with the module.
 const SLOW: Need = Need {
-    // In the slower time of labs: 50 MB in a second of the nodes' clocks.
+    // The clocks of labs run slower, so this is 50 MB for each second of a node's clock.
     engine_rate: Some(1_000_000_000),
     ..SCIF_PAIR
 };
 
-/// Engines that take half a minute for what the program gives them.
+/// A pair whose engines take half a minute for the transfers of the program.
 pub const CRAWLING: Need = Need {
     engine_rate: Some(2_000_000),
     ..SCIF_PAIR
 };
 
-/// The program's.
+/// Port of the program.
 const PORT: &str = "2340";
 
-/// Has windows on node 1 for the clients on node 0.
+/// Starts the server, which has windows on node 1 for the clients on node 0.
 pub fn start_server(lab: &Lab) -> Result<Process> {
     scif::start_server(lab, 1, "scif_engine", &["server", PORT], 600)
 }
 
-/// Runs the client on node 0; returns what it said.
+/// Runs the client on node 0, and returns its output.
 pub fn run_client(lab: &Lab, more: &[&str]) -> Result<String> {
     let arguments = [&["client", "1", PORT], more].concat();
     scif::run_tap(lab, 0, "scif_engine", &arguments, 240)
 }
 
-/// Starts a client on node 0 that transfers until its input ends; returns when it is under way.
+/// Starts a client on node 0 that transfers until its input ends. Returns once it transfers.
 pub fn start_endless_client(lab: &Lab) -> Result<Process> {
     let program = scif::program("scif_engine")?;
     let client = lab
@@ -70,7 +70,7 @@ pub fn start_endless_client(lab: &Lab) -> Result<Process> {
     Ok(client)
 }
 
-/// Ends the server, and waits until nobody uses the module.
+/// Ends the server, and waits until no process uses the module.
 pub fn stop(lab: &Lab, server: Process) -> Result<()> {
     server.signal(9);
     server.wait()?;
@@ -80,7 +80,7 @@ pub fn stop(lab: &Lab, server: Process) -> Result<()> {
     Ok(())
 }
 
-/// How often node 0 has said since the test began that it has lost an engine.
+/// Returns how often node 0 has logged since the test began that it has lost an engine.
 fn losses_said(lab: &Lab) -> Result<usize> {
     let log = lab.dmesg(0)?;
     let losses = kernel_log::since_mark(&log)
@@ -89,11 +89,12 @@ fn losses_said(lab: &Lab) -> Result<usize> {
     Ok(losses.count())
 }
 
-/// The engine's driver is unbound under load, and bound again. Nobody hangs, what succeeds is
-/// right, the log says so once, and the module can be unloaded. Loaded again it has the engine.
-fn unbind(lab: &Lab) -> Result<()> {
+/// The engine's driver is unbound under load, and bound again. No call hangs, completed transfers
+/// are right, the log has one line, and the module can be unloaded. Loaded again, it uses the
+/// engine.
+fn unbind_under_load_hangs_no_call(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
-    // The engine's for the client's sizes, too.
+    // Sends also the client's small sizes to the engine.
     scif::set_parameter(lab, "dma_threshold", "0")?;
     let server = start_server(lab)?;
     let before = scif::dma_bytes(lab, 0)?;
@@ -103,7 +104,8 @@ fn unbind(lab: &Lab) -> Result<()> {
         .find_map(|line| line.strip_prefix("# dma_bytes ")?.parse().ok())
         .context("the client says nothing of dma_bytes")?;
     ensure!(moved > before, "the engine had nothing to do: {said}");
-    // The engine does not answer, which may be noticed only after the last transfer went another way.
+    // The engine does not answer. The module may notice only after the last transfer has gone
+    // another way.
     let losses = wait_until("a word of the engine's loss", lab.hang_limit(10), || {
         Ok(Some(losses_said(lab)?).filter(|losses| *losses > 0))
     })?;
@@ -133,8 +135,8 @@ fn unbind(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// Loads the module in both nodes with a parameter, has node 0 transfer, and looks at what its
-/// engines have done: `used` of them, and each of those something.
+/// Loads the module in both nodes with a parameter, lets node 0 transfer, and checks that `used`
+/// engines have copied.
 fn engines_used(lab: &Lab, parameter: &str, used: usize) -> Result<()> {
     for node in 0..2 {
         let parameters = format!("dma_threshold=0 {parameter}");
@@ -166,8 +168,8 @@ fn engines_used(lab: &Lab, parameter: &str, used: usize) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// Four connections at once use as many engines as they may, and as there are.
-fn several(lab: &Lab) -> Result<()> {
+/// Four connections at once use as many engines as the parameter allows, and as the node has.
+fn connections_share_engines(lab: &Lab) -> Result<()> {
     engines_used(lab, "", 1)?;
     engines_used(lab, "dma_channels=2", 2)?;
     engines_used(lab, "dma_channels=4", 4)?;
@@ -181,7 +183,7 @@ fn several(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Runs `scif_slow` on node 0, for much that an engine does slowly.
+/// Runs `scif_slow` on node 0, which gives an engine much slow work.
 fn run_slow(lab: &Lab, role: &str, more: &[&str]) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_slow", &["server", PORT], 600)?;
     let arguments = [&[role, "1", PORT], more].concat();
@@ -189,8 +191,9 @@ fn run_slow(lab: &Lab, role: &str, more: &[&str]) -> Result<()> {
     stop(lab, server)
 }
 
-/// An engine that moves 50 MB/s is not lost, whatever is queued, and more signals than wait at once wait for room.
-fn slow(lab: &Lab) -> Result<()> {
+/// An engine that moves 50 MB/s is not lost, whatever is queued. If too many signals are pending,
+/// further ones wait for room.
+fn slow_engine_is_not_lost(lab: &Lab) -> Result<()> {
     run_slow(lab, "slow", &[])?;
     let losses = losses_said(lab)?;
     ensure!(
@@ -200,27 +203,28 @@ fn slow(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// No signal is stored behind a failed transfer, and every mark that stands for it says so.
-fn fail(lab: &Lab) -> Result<()> {
+/// No signal is stored behind a failed transfer, and every mark that stands for the transfer
+/// reports the failure.
+fn failed_copy_stores_no_signal(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
     run_slow(lab, "fail", &[&device])
 }
 
-/// A caller that waits until fewer signals wait can be interrupted.
-fn interrupted(lab: &Lab) -> Result<()> {
+/// A caller that waits for room for a signal can be interrupted.
+fn wait_for_room_is_interruptible(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
     run_slow(lab, "interrupted", &[&device])
 }
 
-/// Has a node "bind" or "unbind" the driver of its first engine.
+/// Lets a node "bind" or "unbind" the driver of its first engine.
 pub fn engine_driver(lab: &Lab, node: usize, action: &str) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
     let script = format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{action}");
     lab.shell(node, &script).map(drop)
 }
 
-/// A driver that is bound after the module was loaded, and the link was up: its engine copies.
-fn late(lab: &Lab) -> Result<()> {
+/// A driver is bound after the module was loaded and the link was up. Its engine copies, too.
+fn late_engine_copies(lab: &Lab) -> Result<()> {
     engine_driver(lab, 0, "unbind")?;
     for node in 0..2 {
         scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
@@ -243,27 +247,27 @@ fn late(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// Where the parameters of the engine of software are.
+/// Folder of the software engine's parameters.
 const TOY_PARAMETERS: &str = "/sys/module/scif_toy_engine/parameters";
 
-/// Loads an engine of software into node 0, which has no other (tests/modules/scif_toy_engine.c).
+/// Loads a software engine into node 0, which has no other (tests/modules/scif_toy_engine.c).
 fn load_toy(lab: &Lab, parameters: &str) -> Result<()> {
     scif_kernel::load(lab, 0, "tests", "scif_toy_engine", parameters)
 }
 
-/// What a parameter of that engine says.
+/// Returns the value of a parameter of the software engine.
 fn toy_says(lab: &Lab, parameter: &str) -> Result<String> {
     let said = lab.shell(0, &format!("cat {TOY_PARAMETERS}/{parameter}"))?;
     Ok(said.trim().to_owned())
 }
 
-/// From now on that engine reaches little memory.
+/// Lets the software engine reach only little memory from now on.
 fn narrow_toy(lab: &Lab) -> Result<()> {
     let script = format!("echo 1 >{TOY_PARAMETERS}/narrow");
     lab.shell(0, &script).map(drop)
 }
 
-/// Loads the module, which has engines copy as much as they can.
+/// Loads the module with a threshold that gives engines as many copies as possible.
 fn load_scif(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
@@ -274,28 +278,28 @@ fn load_scif(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Unloads all.
+/// Unloads the module and the software engine.
 fn unload_toy(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)?;
     lab.rmmod(0, "scif_toy_engine")
 }
 
-/// How many lines of node 0's log since the test began have a text.
+/// Returns the number of lines with a text in node 0's log since the test began.
 fn lines_with(lab: &Lab, text: &str) -> Result<usize> {
     let log = lab.dmesg(0)?;
     let lines = kernel_log::since_mark(&log).lines();
     Ok(lines.filter(|line| line.contains(text)).count())
 }
 
-/// How many engines node 0 has.
+/// Returns the number of engines of node 0.
 fn channels(lab: &Lab) -> Result<u64> {
-    // The counter is not there as long as there was no engine.
+    // The counter does not exist before the first engine.
     let counters = scif::counters(lab, 0)?;
     Ok(counters.get("dma_channels").copied().unwrap_or(0))
 }
 
-/// A driver that reports ends that are none is refused, and people are told.
-fn unfit(lab: &Lab) -> Result<()> {
+/// The module refuses a driver that reports completions falsely, and logs it.
+fn false_completions_are_refused(lab: &Lab) -> Result<()> {
     for driver in ["ptdma", "ae4dma"] {
         load_toy(lab, &format!("driver={driver}"))?;
         load_scif(lab)?;
@@ -311,8 +315,8 @@ fn unfit(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// An engine for which no memory can be mapped is not used, of which the log tells once.
-fn useless(lab: &Lab) -> Result<()> {
+/// The module does not use an engine for which it can't map memory, and logs that once.
+fn unmappable_engine_is_not_used(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
     narrow_toy(lab)?;
     load_scif(lab)?;
@@ -324,7 +328,7 @@ fn useless(lab: &Lab) -> Result<()> {
     let server = start_server(lab)?;
     run_client(lab, &[])?;
     stop(lab, server)?;
-    // A new session asks for engines again.
+    // A new session requests engines again.
     lab.rmmod(1, "scif")?;
     scif::load_with(lab, 1, Loaded::LongHeartbeat, "dma_threshold=0")?;
     scif::online(lab, 0, 1)?;
@@ -334,8 +338,9 @@ fn useless(lab: &Lab) -> Result<()> {
     unload_toy(lab)
 }
 
-/// An engine that interrupts when it begins a copy is asked how far it is: else each copy takes a second.
-fn early(lab: &Lab) -> Result<()> {
+/// If an engine interrupts when it begins a copy, the module polls its status. Otherwise each copy
+/// would take a second.
+fn early_interrupt_is_polled(lab: &Lab) -> Result<()> {
     load_toy(lab, "early=1")?;
     load_scif(lab)?;
     let server = start_server(lab)?;
@@ -348,7 +353,8 @@ fn early(lab: &Lab) -> Result<()> {
     unload_toy(lab)
 }
 
-/// Has the toy engine copy much for several processes; returns how often two of them have asked for its status at once.
+/// Lets the software engine copy much for several processes. Returns how often two of them have
+/// polled its status at once.
 fn ask_toy(lab: &Lab) -> Result<u64> {
     let server = start_server(lab)?;
     run_client(lab, &[])?;
@@ -357,15 +363,15 @@ fn ask_toy(lab: &Lab) -> Result<u64> {
     Ok(toy_says(lab, "overlaps")?.parse()?)
 }
 
-/// Nobody asks an engine how far it is while somebody else does, and memory that it does not reach is copied all the
-/// same.
-fn toy(lab: &Lab) -> Result<()> {
+/// No two processes poll the status of an engine at the same time. Data in memory that the engine
+/// does not reach is copied, too.
+fn one_poller_for_each_engine(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
     load_scif(lab)?;
     let overlaps = ask_toy(lab)?;
     ensure!(
         overlaps == 0,
-        "two at once have asked for its status {overlaps} times"
+        "two pollers have asked the engine for its status at once, {overlaps} times"
     );
     let moved = scif::dma_bytes(lab, 0)?;
     narrow_toy(lab)?;
@@ -375,12 +381,12 @@ fn toy(lab: &Lab) -> Result<()> {
     let more = scif::dma_bytes(lab, 0)?;
     ensure!(
         more == moved,
-        "the engine has copied what it does not reach"
+        "the engine has copied memory that it does not reach"
     );
     unload_toy(lab)
 }
 
-/// With a module that has several pollers for an engine, somebody does.
+/// With a module that has several pollers for an engine, two processes poll at the same time.
 pub fn several_pollers(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
     load_scif(lab)?;
@@ -389,52 +395,88 @@ pub fn several_pollers(lab: &Lab) -> Result<()> {
     let overlaps = ask_toy(lab)?;
     ensure!(
         overlaps > 0,
-        "nobody asks for its status at once with tests/mutants/several-pollers.patch, either"
+        "pollers never ask at once with tests/mutants/several-pollers.patch, either"
     );
     Ok(())
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_engines::unbind", SCIF_PAIR, unbind)
-        .seconds(480)
-        .loses_engine(),
-    Test::new("scif_engines::slow", SLOW, slow)
-        .seconds(480)
-        .by_name(),
-    Test::new("scif_engines::fail", SLOW, fail)
-        .seconds(480)
-        .loses_engine()
-        .by_name(),
-    Test::new("scif_engines::interrupted", CRAWLING, interrupted)
-        .seconds(120)
-        .loses_engine()
-        .by_name(),
-    Test::new("scif_engines::late", PAIR, late)
+    Test::new(
+        "scif_engines::unbind_under_load_hangs_no_call",
+        SCIF_PAIR,
+        unbind_under_load_hangs_no_call,
+    )
+    .seconds(480)
+    .loses_engine(),
+    Test::new(
+        "scif_engines::slow_engine_is_not_lost",
+        SLOW,
+        slow_engine_is_not_lost,
+    )
+    .seconds(480)
+    .by_name(),
+    Test::new(
+        "scif_engines::failed_copy_stores_no_signal",
+        SLOW,
+        failed_copy_stores_no_signal,
+    )
+    .seconds(480)
+    .loses_engine()
+    .by_name(),
+    Test::new(
+        "scif_engines::wait_for_room_is_interruptible",
+        CRAWLING,
+        wait_for_room_is_interruptible,
+    )
+    .seconds(120)
+    .loses_engine()
+    .by_name(),
+    Test::new("scif_engines::late_engine_copies", PAIR, late_engine_copies)
         .seconds(480)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_engines::unfit", NO_ENGINE, unfit)
-        .seconds(120)
-        .expects(&["are not used"])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_engines::toy", NO_ENGINE, toy)
-        .seconds(480)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_engines::early", NO_ENGINE, early)
-        .seconds(480)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_engines::useless", NO_ENGINE, useless)
-        .seconds(480)
-        .expects(&["is not used"])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_engines::several", FOUR_ENGINES, several)
-        .seconds(480)
-        .expects(&["dma_channels", "invalid for parameter"])
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_engines::false_completions_are_refused",
+        NO_ENGINE,
+        false_completions_are_refused,
+    )
+    .seconds(120)
+    .expects(&["are not used"])
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_engines::one_poller_for_each_engine",
+        NO_ENGINE,
+        one_poller_for_each_engine,
+    )
+    .seconds(480)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_engines::early_interrupt_is_polled",
+        NO_ENGINE,
+        early_interrupt_is_polled,
+    )
+    .seconds(480)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_engines::unmappable_engine_is_not_used",
+        NO_ENGINE,
+        unmappable_engine_is_not_used,
+    )
+    .seconds(480)
+    .expects(&["is not used"])
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_engines::connections_share_engines",
+        FOUR_ENGINES,
+        connections_share_engines,
+    )
+    .seconds(480)
+    .expects(&["dma_channels", "invalid for parameter"])
+    .leaves_disorder()
+    .by_name(),
 ];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nobody waits because of what another user has: ports, connections, windows and listeners, however many
-//! (tests/programs/scif_fair.c); nor for who opens another device.
+//! No user has to wait because of the ports, connections, windows and listeners of another user,
+//! however many these are (tests/programs/scif_fair.c). No user has to wait for another process
+//! that opens a different device, either.
 
 use std::thread;
 use std::time::Duration;
@@ -20,16 +21,17 @@ use crate::scif_kernel::SCIF_ALONE;
 use crate::scif_kernel::load;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Connections that somebody has, and does nothing with but to poll them.
+/// Number of connections that a process only polls.
 const IDLE: &str = "4000";
 
-/// A round trip with them may take so much longer. One that looks at each takes three times as long, or more.
+/// Factor by which a round trip beside these connections may be slower. If the interrupt handler
+/// checked each connection, it would be slower by three or more.
 const SLOWER: f64 = 1.5;
 
-/// Of what there is for all users, as a test does not want to take much.
+/// The user's share of all resources in percent. It is small so that the test need not take much.
 const PERCENT: &str = "2";
 
-/// Microseconds of a round trip of two who sleep.
+/// Returns the microseconds of a round trip between two processes that sleep.
 fn round_trip(lab: &Lab) -> Result<f64> {
     let arguments = [
         "bench",
@@ -49,8 +51,8 @@ fn round_trip(lab: &Lab) -> Result<f64> {
         .with_context(|| format!("no median: {report}"))
 }
 
-/// An interrupt looks at those who have news.
-fn idle_connections(lab: &Lab) -> Result<()> {
+/// An interrupt handler checks only the connections that have news.
+fn idle_connections_cost_nothing(lab: &Lab) -> Result<()> {
     scif::with_parameter(lab, "busy_poll_us", "0", || beside_idle_connections(lab))
 }
 
@@ -75,8 +77,8 @@ fn beside_idle_connections(lab: &Lab) -> Result<()> {
     bench.stop()
 }
 
-/// Who takes all that he gets leaves something to others.
-fn shares(lab: &Lab) -> Result<()> {
+/// A user who takes all that the module grants leaves resources to others.
+fn greedy_user_leaves_resources(lab: &Lab) -> Result<()> {
     let file = "/sys/module/scif/parameters/user_share";
     let usual = lab.node(0).read(file)?;
     lab.node(0).write(file, PERCENT)?;
@@ -87,21 +89,21 @@ fn shares(lab: &Lab) -> Result<()> {
     result.map(|_| ())
 }
 
-/// A request that is given up is looked for where it was made.
-fn listeners(lab: &Lab) -> Result<()> {
+/// A request that is given up is searched for only at its own listener.
+fn one_listener_is_searched(lab: &Lab) -> Result<()> {
     bystander::beside(lab, 0, || {
         scif::run_tap(lab, 0, "scif_fair", &["listeners", "20000"], 240)
     })?;
     Ok(())
 }
 
-/// The device is opened while somebody is in the open of a misc device (tests/modules/scif_slow_misc.c): so neither holds
-/// up the other.
-fn open(lab: &Lab) -> Result<()> {
+/// The device is opened while another process is in the open of a misc device
+/// (tests/modules/scif_slow_misc.c). Neither process delays the other.
+fn open_delays_no_other(lab: &Lab) -> Result<()> {
     load(lab, 0, "tests", "scif_slow_misc", "")?;
     let slow = lab.spawn(0, ["sh", "-c", "exec 3</dev/scif_slow_misc"])?;
     let file = "/sys/module/scif_slow_misc/parameters/opening";
-    wait_until("somebody opens it", lab.hang_limit(20), || {
+    wait_until("a process opens the device", lab.hang_limit(20), || {
         Ok((lab.node(0).read(file)?.trim() == "1").then_some(()))
     })?;
     let other = lab.spawn(0, ["sh", "-c", "exec 3<>/dev/scif"])?;
@@ -112,15 +114,34 @@ fn open(lab: &Lab) -> Result<()> {
     lab.rmmod(0, "scif_slow_misc")?;
     ensure!(
         opened.is_some(),
-        "/dev/scif can't be opened while somebody opens a misc device"
+        "/dev/scif can't be opened while a process opens a misc device"
     );
     Ok(())
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_fair::idle_connections", SCIF_PAIR, idle_connections).seconds(240),
-    Test::new("scif_fair::shares", SCIF_PAIR, shares).seconds(240),
-    Test::new("scif_fair::listeners", SCIF_PAIR, listeners).seconds(240),
-    Test::new("scif_fair::open", SCIF_ALONE, open),
+    Test::new(
+        "scif_fair::idle_connections_cost_nothing",
+        SCIF_PAIR,
+        idle_connections_cost_nothing,
+    )
+    .seconds(240),
+    Test::new(
+        "scif_fair::greedy_user_leaves_resources",
+        SCIF_PAIR,
+        greedy_user_leaves_resources,
+    )
+    .seconds(240),
+    Test::new(
+        "scif_fair::one_listener_is_searched",
+        SCIF_PAIR,
+        one_listener_is_searched,
+    )
+    .seconds(240),
+    Test::new(
+        "scif_fair::open_delays_no_other",
+        SCIF_ALONE,
+        open_delays_no_other,
+    ),
 ];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random calls beside a model that says what each has to return, by one thread, and by crowds of processes and threads
-//! that share what they have (tests/fuzz).
+//! Random calls beside a model that predicts their results.
+//!
+//! Either one thread makes the calls, or crowds of processes and threads that share their endpoints
+//! and windows (tests/fuzz).
 
 use std::env;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use crate::scif_bounce;
 use crate::scif_conformance::BARE;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Calls of a run. SCIF_FUZZ_CALLS, for a long night.
+/// Returns the number of calls of a run. `SCIF_FUZZ_CALLS` sets another number, for a long night.
 fn calls(lab: &Lab) -> String {
     let calls = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 400_000,
@@ -29,12 +31,13 @@ fn calls(lab: &Lab) -> String {
     env::var("SCIF_FUZZ_CALLS").unwrap_or_else(|_| calls.to_string())
 }
 
-/// The seed of the first run of 2000 calls. SCIF_FUZZ_SEED, for others than each time.
+/// Returns the seed of the first run of 2000 calls. `SCIF_FUZZ_SEED` sets another one; the default
+/// is always the same.
 fn seed() -> String {
     env::var("SCIF_FUZZ_SEED").unwrap_or_else(|_| "0".to_owned())
 }
 
-/// Calls that have to succeed now and then, or the runs see little.
+/// Calls that have to succeed now and then, as runs in which they always fail test little.
 const SUCCEED: &[&str] = &[
     "accept",
     "bind",
@@ -52,10 +55,10 @@ const SUCCEED: &[&str] = &[
     "unregister",
 ];
 
-/// How often each has to succeed in a hundred thousand calls.
+/// Number of times that each of these calls has to succeed in a hundred thousand calls.
 const OFTEN: u64 = 100;
 
-/// How often calls have succeeded, by the table that the program prints.
+/// Returns how often a call has succeeded, from the table that the program prints.
 fn succeeded(text: &str, word: &str) -> Result<u64> {
     let mut rows = text.lines().map(|line| line.split_whitespace());
     let succeeded = rows.find_map(|mut row| {
@@ -87,7 +90,8 @@ fn model(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 0)
 }
 
-/// Runs a program where the kernel's own threads get hardly any time: what it hears of, it hears late.
+/// Script that runs a program while the kernel's workers get hardly any CPU time, so that their
+/// messages arrive late.
 const LATE: &str = "
 workers=$(pgrep kworker/)
 for worker in $workers; do chrt --idle --pid 0 $worker; done
@@ -98,8 +102,9 @@ kill $loops
 for worker in $workers; do chrt --other --pid 0 $worker; done
 exit $code";
 
-/// An end is closed before the other one collects its result, which then finds out before it is used.
-fn late(lab: &Lab) -> Result<()> {
+/// Closes an accepted endpoint before its peer collects the result of the connect. The peer then
+/// sees the close before it uses the connection.
+fn close_before_connect_returns(lab: &Lab) -> Result<()> {
     let mut calls = "open slot=0\nbind slot=0 port=3100\nlisten slot=0 backlog=2\n".to_owned();
     for _ in 0..10 {
         calls += "open slot=1\nconnect slot=1 port=3100\n";
@@ -117,7 +122,8 @@ fn late(lab: &Lab) -> Result<()> {
 
 // ----- crowds -----------------------------------------------------------------------------------------------------------
 
-/// How long crowds are let loose, and runs with endpoints on two nodes. SCIF_FUZZ_SECONDS, for a long night.
+/// Returns the time for which crowds run, and runs with endpoints on two nodes. `SCIF_FUZZ_SECONDS`
+/// sets another time, for a long night.
 fn seconds() -> u64 {
     let asked = env::var("SCIF_FUZZ_SECONDS").ok();
     asked.and_then(|asked| asked.parse().ok()).unwrap_or(15)
@@ -127,15 +133,15 @@ fn lasts() -> Duration {
     Duration::from_secs(seconds())
 }
 
-/// How many times as slow as a fast machine a guest may be.
+/// Returns the factor by which a guest may be slower than a fast machine.
 fn slow(lab: &Lab) -> u32 {
     5 * lab.slowness()
 }
 
-/// Starts crowds on a node that connect to another one, or to itself.
+/// Starts crowds on a node that connect to another node, or to the node itself.
 fn crowds(lab: &Lab, node: usize, peer: usize, is_staged: bool) -> Result<Process> {
     let program = scif::built("target/release/scif-fuzz")?;
-    // Nodes have crowds of their own.
+    // Each node has other crowds than its peer.
     let seed = seed().parse::<u64>()? + node as u64 * 1_000_000;
     let argv = [
         program,
@@ -152,10 +158,11 @@ fn crowds(lab: &Lab, node: usize, peer: usize, is_staged: bool) -> Result<Proces
         .spawn()
 }
 
-/// What crowds have to do well now and then, or they see little.
+/// Calls that have to succeed now and then in crowds, as crowds in which they always fail test
+/// little.
 const CROWDS_SUCCEED: &[&str] = &["accept", "connect", "receive", "register", "send"];
 
-/// Waits for the end of crowds, and of a bystander of those on node 0.
+/// Waits for crowds to end, beside a bystander on node 0.
 fn ended(lab: &Lab, all: Vec<Process>) -> Result<()> {
     let mut texts = Vec::new();
     bystander::beside(lab, 0, || {
@@ -178,7 +185,7 @@ fn ended(lab: &Lab, all: Vec<Process>) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless crowds of one node find something wrong with the module.
+/// Fails unless crowds of one node find a fault of the module.
 pub fn crowds_fail(lab: &Lab) -> Result<()> {
     let output = crowds(lab, 0, 0, false)?.wait()?;
     let failed = output.status(1).context("crowds find nothing wrong")?;
@@ -187,12 +194,12 @@ pub fn crowds_fail(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Processes and threads of one node.
+/// Runs a crowd of processes and threads on one node.
 fn crowd(lab: &Lab) -> Result<()> {
     ended(lab, vec![crowds(lab, 0, 0, false)?])
 }
 
-/// Those of two nodes, each of which connects to the other.
+/// Runs a crowd on each of two nodes, which connects to the other node.
 fn two_crowds(lab: &Lab, is_staged: bool) -> Result<()> {
     let one = crowds(lab, 0, 1, is_staged)?;
     ended(lab, vec![one, crowds(lab, 1, 0, is_staged)?])
@@ -206,7 +213,7 @@ fn crowd_staged(lab: &Lab) -> Result<()> {
     two_crowds(lab, true)
 }
 
-/// Runs by one thread that has half of its endpoints on the other node.
+/// Runs the model with one thread, half of whose endpoints are on the other node.
 fn two_nodes(lab: &Lab, is_staged: bool) -> Result<()> {
     let program = scif::built("target/release/scif-fuzz")?;
     let limit = Duration::from_secs(seconds()) + lab.hang_limit(120);
@@ -229,7 +236,7 @@ fn two_nodes(lab: &Lab, is_staged: bool) -> Result<()> {
     agent.wait()?;
     let text = output.stdout();
     for word in SUCCEED {
-        // What is staged can't be mapped.
+        // Staged windows can't be mapped.
         let is_possible = !(is_staged && *word == "map");
         let count = succeeded(&text, word)?;
         ensure!(count > 0 || !is_possible, "{word} never succeeded\n{text}");
@@ -254,7 +261,11 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_fuzz::model", BARE, model)
         .seconds(120)
         .lasts(lasts),
-    Test::new("scif_fuzz::late", BARE, late),
+    Test::new(
+        "scif_fuzz::close_before_connect_returns",
+        BARE,
+        close_before_connect_returns,
+    ),
     Test::new("scif_fuzz::model_flat", SCIF_PAIR, two_flat)
         .seconds(120)
         .lasts(lasts),
@@ -276,8 +287,12 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_fuzz::crowd_bounce", scif_bounce::USUAL, crowd_staged)
         .seconds(120)
         .lasts(lasts),
-    Test::new("scif_fuzz::crowd_small", scif_bounce::SMALL, crowd_staged)
-        .seconds(120)
-        .lasts(lasts)
-        .by_name(),
+    Test::new(
+        "scif_fuzz::crowd_small_aperture",
+        scif_bounce::SMALL,
+        crowd_staged,
+    )
+    .seconds(120)
+    .lasts(lasts)
+    .by_name(),
 ];

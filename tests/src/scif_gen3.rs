@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SCIF over Intel's NTB of the third generation as it is emulated: what a window leads to has to be aligned to the
-//! window's size. So an arena, and the rings and slots of bounce, have to be found where that is so.
+//! SCIF over an emulated Intel NTB of the third generation. The target of a window has to be
+//! aligned to the window's size. So an arena, and the rings and slots of bounce mode, need memory
+//! with that alignment.
 
 use anyhow::Result;
 use lab::Lab;
@@ -19,13 +20,13 @@ const ARENA: Need = Need {
     ..ARENA_PAIR
 };
 
-/// A pair without, whose windows are small.
+/// A pair without IOMMUs, whose windows are small.
 const BOUNCE: Need = Need {
     personality: Personality::Gen3,
     ..scif_bounce::USUAL
 };
 
-fn arena(lab: &Lab) -> Result<()> {
+fn arena_reaches_only_rings(lab: &Lab) -> Result<()> {
     let wanted = [
         ("state", "up"),
         ("aperture", "arena"),
@@ -37,7 +38,7 @@ fn arena(lab: &Lab) -> Result<()> {
     scif_idt::part(lab)
 }
 
-fn bounce(lab: &Lab) -> Result<()> {
+fn bounce_conformance(lab: &Lab) -> Result<()> {
     let wanted = [
         ("state", "up"),
         ("aperture", "bounce"),
@@ -50,16 +51,24 @@ fn bounce(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_gen3::arena", ARENA, arena)
-        .seconds(300)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_gen3::comes_back", ARENA, scif_idt::comes_back)
-        .seconds(60)
-        .expects(&["is lost: "])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_gen3::bounce", BOUNCE, bounce)
+    Test::new(
+        "scif_gen3::arena_reaches_only_rings",
+        ARENA,
+        arena_reaches_only_rings,
+    )
+    .seconds(300)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_gen3::new_session_after_loss",
+        ARENA,
+        scif_idt::new_session_after_loss,
+    )
+    .seconds(60)
+    .expects(&["is lost: "])
+    .leaves_disorder()
+    .by_name(),
+    Test::new("scif_gen3::bounce_conformance", BOUNCE, bounce_conformance)
         .seconds(300)
         .leaves_disorder()
         .by_name(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SCIF over an emulated switch of IDT: hellos by messages, one doorbell register for both sides, and
-//! windows that who uses them sets. So what keeps a peer out is the IOMMU alone.
+//! SCIF over an emulated IDT switch. Hellos are sent by messages, and both sides share one doorbell
+//! register. The node that uses a window sets its translation, so only the IOMMU keeps a peer out.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -24,7 +24,7 @@ pub const GUARDED: Need = Need {
     ..ARENA_PAIR
 };
 
-/// A pair without, whose windows are smaller than memory; nothing is loaded.
+/// A pair without IOMMUs, whose windows are smaller than memory, and on which nothing is loaded.
 pub const UNGUARDED: Need = Need {
     iommu: Iommu::None,
     windows: Windows::Trapped { size: 1 << 20 },
@@ -32,20 +32,20 @@ pub const UNGUARDED: Need = Need {
     ..GUARDED
 };
 
-/// A pair behind IOMMUs that do not look at interrupts; nothing is loaded.
+/// A pair behind IOMMUs without interrupt remapping, on which nothing is loaded.
 const UNMAPPED_INTERRUPTS: Need = Need {
     append: &["intremap=off"],
     scif: Loaded::No,
     ..GUARDED
 };
 
-/// A pair that covers all memory.
+/// A pair whose windows cover all memory.
 const FLAT: Need = Need {
     personality: Personality::Idt,
     ..SCIF_PAIR
 };
 
-/// What each node's table of links says of the one between them.
+/// Checks each node's table of links for the entry of the other node.
 pub fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
     for node in 0..lab.nodes() {
         scif::check_link(lab, node, wanted)?;
@@ -53,8 +53,8 @@ pub fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// Ports 0 and 2 are nodes 0 and 1; each side is rung by half of the doorbells.
-fn chosen(lab: &Lab) -> Result<()> {
+/// Ports 0 and 2 are nodes 0 and 1. Each side listens to half of the doorbells.
+fn ports_become_node_ids(lab: &Lab) -> Result<()> {
     check_links(
         lab,
         &[
@@ -67,22 +67,23 @@ fn chosen(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Somebody on node 0 talks to node 1.
+/// Pings node 1 from node 0.
 fn ping(lab: &Lab) -> Result<()> {
     let server = scif::Server::start(lab, 1)?;
     scif::run_tool(lab, 0, &["ping", "1", "-c", "5", "-i", "0", "-s", "4095"])?.success()?;
     server.stop()
 }
 
-/// Who sets the windows reaches rings and nothing else, before a program has come and after it has gone.
-fn attack(lab: &Lab) -> Result<()> {
+/// An attacker that sets the windows reaches rings and nothing else, before a program has started
+/// and after it has ended.
+fn attacker_reaches_only_rings(lab: &Lab) -> Result<()> {
     scif_arena::only_rings(lab, "before")?;
     ping(lab)?;
     scif_arena::only_rings(lab, "afterwards")
 }
 
-/// The link goes down and comes up, a module goes and comes: there is a new session each time.
-pub fn comes_back(lab: &Lab) -> Result<()> {
+/// After the link fails and after a module is reloaded, a new session begins.
+pub fn new_session_after_loss(lab: &Lab) -> Result<()> {
     lab.set_link(0, 1, false)?;
     scif::state(lab, 0, 1, "lost", lab.hang_limit(10))?;
     scif::state(lab, 1, 0, "lost", lab.hang_limit(10))?;
@@ -97,15 +98,15 @@ pub fn comes_back(lab: &Lab) -> Result<()> {
     ping(lab)
 }
 
-/// Waits for the session.
+/// Waits until both nodes see each other online.
 pub fn both_online(lab: &Lab) -> Result<()> {
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
     Ok(())
 }
 
-/// Without an IOMMU all modes are as open as flat, so somebody has to say yes.
-fn unguarded(lab: &Lab) -> Result<()> {
+/// Without an IOMMU all modes are as open as flat mode, so the administrator has to allow them.
+fn unguarded_needs_permission(lab: &Lab) -> Result<()> {
     for (node, mode) in [(0, "auto"), (1, "bounce")] {
         let parameters = format!("allow_flat=0 aperture={mode}");
         scif::load_with(lab, node, Loaded::LongHeartbeat, &parameters)?;
@@ -113,7 +114,7 @@ fn unguarded(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab::wait_until("the reason in the log", lab.hang_limit(20), || {
             let log = lab.dmesg(node)?;
-            let reason = "says itself where the windows of this bridge lead";
+            let reason = "sets where the windows of this bridge lead";
             Ok(lab::kernel_log::since_mark(&log)
                 .contains(reason)
                 .then_some(()))
@@ -121,7 +122,8 @@ fn unguarded(lab: &Lab) -> Result<()> {
     }
     let output = scif::run_tool(lab, 0, &["doctor"])?.stdout();
     ensure!(
-        output.contains("says itself where its windows lead") && output.contains("allow_flat=1"),
+        output.contains("the other host sets where its windows lead")
+            && output.contains("allow_flat=1"),
         "{output}"
     );
     scif::unload_everywhere(lab)?;
@@ -131,15 +133,16 @@ fn unguarded(lab: &Lab) -> Result<()> {
         .success()?
         .stdout();
     ensure!(
-        text.contains("node 1 reaches all memory of this machine, as the bridge lets it"),
+        text.contains("node 1 reaches all memory of this machine, as it sets the targets"),
         "{text}"
     );
     ping(lab)?;
     scif::unload_everywhere(lab)
 }
 
-/// An IOMMU that lets the bridge raise any interrupt keeps nobody to what is promised.
-fn interrupts(lab: &Lab) -> Result<()> {
+/// An IOMMU that lets the bridge raise any interrupt does not protect a node, so the module needs
+/// permission.
+fn open_interrupts_need_permission(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load_with(lab, node, Loaded::LongHeartbeat, "allow_flat=0")?;
     }
@@ -161,8 +164,8 @@ fn interrupts(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// With windows over all memory it is flat.
-fn flat(lab: &Lab) -> Result<()> {
+/// With windows over all memory the module chooses flat mode.
+fn flat_is_chosen(lab: &Lab) -> Result<()> {
     check_links(
         lab,
         &[
@@ -174,8 +177,8 @@ fn flat(lab: &Lab) -> Result<()> {
     ping(lab)
 }
 
-/// What goes by each of the ways through the bridge: messages, copies, fences, signals, ends. All of the suite
-/// takes minutes where every store traps.
+/// Runs cases for each path through the bridge: messages, copies, fences, signals, closes. The
+/// whole suite would take minutes, as every store traps.
 pub fn part(lab: &Lab) -> Result<()> {
     let mut options = Vec::new();
     for cases in [
@@ -198,15 +201,32 @@ pub fn part(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_idt::chosen", GUARDED, chosen),
-    Test::new("scif_idt::attack", GUARDED, attack).seconds(60),
-    Test::new("scif_idt::long_attack", GUARDED, scif_arena::long_attack)
-        .seconds(400)
-        .by_name(),
-    Test::new("scif_idt::comes_back", GUARDED, comes_back)
-        .seconds(60)
-        .expects(&["is lost: "])
-        .leaves_disorder(),
+    Test::new(
+        "scif_idt::ports_become_node_ids",
+        GUARDED,
+        ports_become_node_ids,
+    ),
+    Test::new(
+        "scif_idt::attacker_reaches_only_rings",
+        GUARDED,
+        attacker_reaches_only_rings,
+    )
+    .seconds(60),
+    Test::new(
+        "scif_idt::long_attack_reaches_only_aperture",
+        GUARDED,
+        scif_arena::long_attack_reaches_only_aperture,
+    )
+    .seconds(400)
+    .by_name(),
+    Test::new(
+        "scif_idt::new_session_after_loss",
+        GUARDED,
+        new_session_after_loss,
+    )
+    .seconds(60)
+    .expects(&["is lost: "])
+    .leaves_disorder(),
     Test::new("scif_idt::part", GUARDED, part)
         .seconds(120)
         .leaves_disorder()
@@ -215,17 +235,25 @@ pub const TESTS: &[Test] = &[
         .seconds(300)
         .leaves_disorder()
         .by_name(),
-    Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
-        .seconds(60)
-        .expects(&["says itself where the windows of this bridge lead"])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_idt::interrupts", UNMAPPED_INTERRUPTS, interrupts)
-        .seconds(60)
-        .expects(&["says itself where the windows of this bridge lead"])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_idt::flat", FLAT, flat)
+    Test::new(
+        "scif_idt::unguarded_needs_permission",
+        UNGUARDED,
+        unguarded_needs_permission,
+    )
+    .seconds(60)
+    .expects(&["sets where the windows of this bridge lead"])
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_idt::open_interrupts_need_permission",
+        UNMAPPED_INTERRUPTS,
+        open_interrupts_need_permission,
+    )
+    .seconds(60)
+    .expects(&["sets where the windows of this bridge lead"])
+    .leaves_disorder()
+    .by_name(),
+    Test::new("scif_idt::flat_is_chosen", FLAT, flat_is_chosen)
         .seconds(60)
         .by_name(),
 ];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Each allocation, and each copy from and to user space, that the module makes for a call fails once, and
-//! the call says so and leaves nothing behind (tests/programs/scif_inject.c): those of the caller, those of
-//! the kernel's threads on its node, and those of its peer's. Only what is called by the module's code fails:
-//! the kernel looks for that in the stack.
+//! Each allocation and each user copy of the module fails once (tests/programs/scif_inject.c).
 //!
-//! And each call fails once that the module makes of the drivers of its bridge and engine, and of the kernel
-//! to map memory and to be told of things (tests/modules/scif_failing.c).
+//! The call returns an error and leaves nothing behind. The failures occur in the caller, in kernel
+//! threads on its node, or on its peer. Only functions called by the module's code fail; the kernel
+//! finds this code in the stack.
+//!
+//! Each call to the drivers of bridge and engine fails once, too. So does each call that maps
+//! memory or registers the module (tests/modules/scif_failing.c).
 
 use std::fs;
 
@@ -22,17 +23,18 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::need::PAIR;
 use crate::scif;
+use crate::scif::DEBUGFS;
 use crate::scif::Server;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
 use crate::scif_kernel;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Where the server listens.
+/// Port of the server.
 const PORT: &str = "2411";
 
-/// Has what is called by some code of a node's kernel fail, when a program says so: `code` is a program of awk
-/// that prints where a symbol of that code is.
+/// Lets functions called by some code of a node's kernel fail when a program requests it. `code` is
+/// an awk program that prints the addresses of the code's symbols.
 fn choose(lab: &Lab, node: usize, code: &str) -> Result<()> {
     let script = format!(
         r#"cd /sys/kernel/debug
@@ -60,17 +62,17 @@ fn choose(lab: &Lab, node: usize, code: &str) -> Result<()> {
     Ok(())
 }
 
-/// The code of the module.
+/// An awk program that selects the code of the module.
 const MODULE: &str = r#"$4 == "[scif]" && tolower($2) == "t" { print $1 }"#;
 
-/// Has all scenarios run with the failures of somebody.
-fn inject(lab: &Lab, who: &str, peer: usize) -> Result<()> {
+/// Runs all scenarios with failures on one side.
+fn inject(lab: &Lab, side: &str, peer: usize) -> Result<()> {
     for node in 0..lab.nodes() {
         choose(lab, node, MODULE)?;
     }
     let server = scif::start_server(lab, peer, "scif_inject", &["serve", PORT], 600)?;
     let name = peer.to_string();
-    scif::run_tap(lab, 0, "scif_inject", &[who, &name, PORT], 600)?;
+    scif::run_tap(lab, 0, "scif_inject", &[side, &name, PORT], 600)?;
     server.kill();
     server.wait()?;
     for node in 0..lab.nodes() {
@@ -81,9 +83,10 @@ fn inject(lab: &Lab, who: &str, peer: usize) -> Result<()> {
     Ok(())
 }
 
-/// Functions that the module calls when it is loaded and a session begins, and what they return when they fail.
+/// Functions that the module calls when it is loaded and a session begins, and their results when
+/// they fail.
 const BEGINNING: &[(&str, &str)] = &[
-    // Of the bridge.
+    // Functions of the bridge.
     ("__ntb_register_client", "-12"),
     ("ntb_set_ctx", "-22"),
     ("ntb_default_port_number", "-22"),
@@ -103,14 +106,14 @@ const BEGINNING: &[(&str, &str)] = &[
     ("intel_ntb_db_set_mask", "-5"),
     ("intel_ntb_db_clear_mask", "-5"),
     ("intel_ntb3_peer_db_set", "-5"),
-    // Of the engine, and mappings.
+    // Functions of the engine, and mappings.
     ("__dma_request_channel", "0"),
     ("dma_map_phys", "-1"),
     ("dma_iova_try_alloc", "0"),
     ("dma_iova_link", "-12"),
     ("dma_iova_sync", "-12"),
     ("ioremap_wc", "0"),
-    // What the module is told of, and is found by.
+    // Functions that register the module.
     ("alloc_workqueue_noprof", "0"),
     ("shrinker_alloc", "0"),
     ("bus_register", "-12"),
@@ -125,7 +128,7 @@ const BEGINNING: &[(&str, &str)] = &[
     ("debugfs_create_file_full", "-12"),
 ];
 
-/// The same for those that it calls while data moves.
+/// Functions that the module calls while data moves, and their results when they fail.
 const MOVING: &[(&str, &str)] = &[
     ("intel_ntb_link_is_up", "0"),
     ("intel_ntb_spad_read", "-1"),
@@ -133,7 +136,7 @@ const MOVING: &[(&str, &str)] = &[
     ("intel_ntb3_db_read", "0"),
     ("intel_ntb3_db_clear", "-5"),
     ("intel_ntb3_peer_db_set", "-5"),
-    // That of plx_dma holds a lock from here to its submit, which so can't fail.
+    // plx_dma holds a lock from this call to the submit, so the submit can't fail.
     ("plx_dma_prep_memcpy", "0"),
     ("dma_map_phys", "-1"),
     ("dma_iova_link", "-12"),
@@ -143,7 +146,7 @@ const MOVING: &[(&str, &str)] = &[
     ("mmu_interval_notifier_insert", "-12"),
 ];
 
-/// How many calls of each of them fail, one in a run. Later ones are like earlier ones.
+/// Number of calls of each function that fail, one in each run. Later calls are like earlier ones.
 const MOST_CALLS: u32 = 4;
 
 /// The bridge of node 0.
@@ -154,26 +157,26 @@ const BRIDGE: &str = "0000:00:05.0";
 struct Failing {
     symbol: &'static str,
     value: &'static str,
-    /// Which one of the calls.
+    /// The number of the call that fails, among the calls of the function.
     nth: u32,
 }
 
 impl Failing {
-    /// Has it fail from now on.
+    /// Lets the call fail from now on.
     fn begin(self, lab: &Lab) -> Result<()> {
         let Failing { symbol, value, nth } = self;
         let parameters = format!("symbol={symbol} nth={nth} value={value}");
         scif_kernel::load(lab, 0, "tests", "scif_failing", &parameters)
     }
 
-    /// Whether it has failed.
+    /// Returns whether the call has failed.
     fn has_failed(self, lab: &Lab) -> Result<bool> {
         let calls = lab.shell(0, "cat /sys/module/scif_failing/parameters/calls")?;
         let calls: u32 = calls.trim().parse().context("the number of calls")?;
         Ok(calls >= self.nth)
     }
 
-    /// Has nothing fail any more. Returns whether it has.
+    /// Ends the failures. Returns whether the call has failed.
     fn end(self, lab: &Lab) -> Result<bool> {
         let has_failed = self.has_failed(lab)?;
         lab.rmmod(0, "scif_failing")?;
@@ -181,15 +184,23 @@ impl Failing {
     }
 }
 
-/// Whether both nodes of a pair see each other.
-fn are_online(lab: &Lab) -> Result<bool> {
-    let sees = |node, peer| -> Result<bool> {
-        Ok(scif::seen(lab, node, peer)?.is_some_and(|seen| seen.state == "online"))
-    };
-    Ok(sees(0, 1)? && sees(1, 0)?)
+/// Returns whether a node sees another online.
+fn sees(lab: &Lab, node: usize, peer: usize) -> Result<bool> {
+    // The module works without a file of debugfs that could not be made. The bus has the nodes,
+    // too, but not if one of its devices could not be made.
+    let script = format!(
+        "if [ -e {DEBUGFS}/nodes ]; then grep -c '^{peer} online ' {DEBUGFS}/nodes
+        else grep -cx online /sys/bus/scif_peer/devices/node{peer}/state; fi || true"
+    );
+    Ok(lab.shell(node, &script)?.trim() == "1")
 }
 
-/// The warnings and errors that node 0 has said of the module since the test began.
+/// Returns whether both nodes of a pair see each other.
+fn are_online(lab: &Lab) -> Result<bool> {
+    Ok(sees(lab, 0, 1)? && sees(lab, 1, 0)?)
+}
+
+/// Returns the module's warnings and errors in node 0's log since the test began.
 fn warnings(lab: &Lab) -> Result<Vec<String>> {
     let log = lab.dmesg(0)?;
     let lines = kernel_log::since_mark(&log).lines();
@@ -197,10 +208,10 @@ fn warnings(lab: &Lab) -> Result<Vec<String>> {
     Ok(warnings.map(str::to_owned).collect())
 }
 
-/// Has the nodes see each other again. Returns what that took.
+/// Makes the nodes see each other again. Returns the means that this took.
 fn recover(scene: &Scene) -> Result<&'static str> {
     let lab = scene.lab;
-    // A session that could not begin is tried again after a second, then after two.
+    // A session that could not begin is retried after a second, then after two.
     let soon = lab.hang_limit(1);
     let online = || wait_until("a session", soon, || Ok(are_online(lab)?.then_some(())));
     let mut took = "nothing";
@@ -212,15 +223,15 @@ fn recover(scene: &Scene) -> Result<&'static str> {
     if online().is_err() {
         took = "the driver bound anew";
         let driver = "/sys/bus/pci/drivers/ntb_hw_intel";
-        for what in ["unbind", "bind"] {
-            lab.shell(0, &format!("echo {BRIDGE} >{driver}/{what}"))?;
+        for action in ["unbind", "bind"] {
+            lab.shell(0, &format!("echo {BRIDGE} >{driver}/{action}"))?;
         }
     }
     online()?;
     Ok(took)
 }
 
-/// Has the module begin while a call fails. Returns what it took then, if one has failed.
+/// Loads the module while a call fails. Returns the means of recovery if the call has failed.
 fn begin_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
     let lab = scene.lab;
     failing.begin(lab)?;
@@ -256,7 +267,7 @@ fn begin_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
     Ok(has_failed.then_some(took))
 }
 
-/// Has data move while a call fails. Returns what it took then, if one has failed.
+/// Moves data while a call fails. Returns the means of recovery if the call has failed.
 fn move_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
     let lab = scene.lab;
     failing.begin(lab)?;
@@ -271,8 +282,10 @@ fn move_with(scene: &Scene, failing: Failing) -> Result<Option<&'static str>> {
     Ok(has_failed.then_some(took))
 }
 
-/// Does some work with the first call of each function failing, then the second, until it makes fewer. Whatever has
-/// failed has been said, unless the module needed nobody to go on. Returns what went wrong.
+/// Does some work with the first call of each function failing, then with the second, until the
+/// work makes fewer calls.
+///
+/// The module has to log each failure, unless it went on without help. Returns a list of faults.
 fn fail_each(
     lab: &Lab,
     functions: &'static [(&str, &str)],
@@ -295,7 +308,9 @@ fn fail_each(
                 Ok(Some(took)) => {
                     failed = nth;
                     if took.starts_with("the ") && said.is_empty() {
-                        wrong.push(format!("call {nth} of {symbol} fails, and nobody says so"));
+                        wrong.push(format!(
+                            "call {nth} of {symbol} fails, and the log does not say so"
+                        ));
                     }
                 }
                 Err(error) => {
@@ -313,7 +328,7 @@ fn fail_each(
     Ok(wrong)
 }
 
-/// Unloads what node 0 may have loaded when something has gone wrong.
+/// Unloads the modules that node 0 may still have loaded after a fault.
 fn unload(lab: &Lab) -> Result<()> {
     for module in ["scif_failing", "scif"] {
         let unload = format!("! [ -e /sys/module/{module} ] || rmmod {module}");
@@ -322,7 +337,7 @@ fn unload(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A pair of which node 1 has the module and a server, to which data goes.
+/// A pair whose node 1 has the module and a server for the data.
 struct Scene<'a> {
     lab: &'a Lab,
     server: Server<'a>,
@@ -355,7 +370,7 @@ impl<'a> Scene<'a> {
         scif::online(self.lab, 1, 0).map(drop)
     }
 
-    /// Ends it: nothing is left, and nothing has gone wrong.
+    /// Ends the test, and fails if resources remain or there was a fault.
     fn end(self, wrong: &[String]) -> Result<()> {
         let Self { lab, server, .. } = self;
         server.stop()?;
@@ -373,17 +388,17 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Whatever a function refuses once when the module is loaded, it is loaded, the session begins, and data moves, now or
-/// later.
-fn beginning(lab: &Lab) -> Result<()> {
+/// If a function fails once while the module is loaded, the module is loaded and a session begins
+/// nevertheless. Data moves at once or later.
+fn failing_load_begins_session(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let begin = |failing| begin_with(&scene, failing);
     let wrong = fail_each(lab, BEGINNING, begin, || unload(lab))?;
     scene.end(&wrong)
 }
 
-/// Whatever a function refuses once while data moves, the session goes on or begins anew, and data moves.
-fn moving(lab: &Lab) -> Result<()> {
+/// If a function fails once while data moves, the session goes on or begins anew, and data moves.
+fn failing_transfer_recovers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     scene.load()?;
     let go_on = |failing| move_with(&scene, failing);
@@ -395,19 +410,19 @@ fn moving(lab: &Lab) -> Result<()> {
     scene.end(&wrong)
 }
 
-fn loopback(lab: &Lab) -> Result<()> {
+fn loopback_caller_fails(lab: &Lab) -> Result<()> {
     inject(lab, "caller", 0)
 }
 
-fn caller(lab: &Lab) -> Result<()> {
+fn caller_fails(lab: &Lab) -> Result<()> {
     inject(lab, "caller", 1)
 }
 
-fn workers(lab: &Lab) -> Result<()> {
+fn workers_fail(lab: &Lab) -> Result<()> {
     inject(lab, "workers", 1)
 }
 
-fn peers(lab: &Lab) -> Result<()> {
+fn peer_fails(lab: &Lab) -> Result<()> {
     inject(lab, "peers", 1)
 }
 
@@ -415,7 +430,7 @@ const fn test(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Te
     Test::new(name, need, run)
         .seconds(600)
         .on_debug()
-        // Said of each.
+        // Each failure may log this.
         .expects(&["for lack of memory"])
 }
 
@@ -423,12 +438,12 @@ const fn failing(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) ->
     Test::new(name, need, run)
         .seconds(900)
         .leaves_disorder()
-        // Said of each.
+        // Each failure may log this.
         .expects(&["scif: ", "scif 0000:"])
         .by_name()
 }
 
-/// The arena's pair without the module.
+/// The pair for arena mode, without the module.
 const ARENA: Need = Need {
     scif: Loaded::No,
     ..ARENA_PAIR
@@ -436,14 +451,45 @@ const ARENA: Need = Need {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    test("scif_injection::loopback", SCIF_PAIR, loopback).by_name(),
-    test("scif_injection::caller", SCIF_PAIR, caller),
-    test("scif_injection::workers", SCIF_PAIR, workers).by_name(),
-    test("scif_injection::peers", SCIF_PAIR, peers).by_name(),
-    test("scif_injection::caller_arena", ARENA_PAIR, caller).by_name(),
-    test("scif_injection::caller_bounce", scif_bounce::USUAL, caller).by_name(),
-    failing("scif_injection::beginning", PAIR, beginning),
-    failing("scif_injection::moving", PAIR, moving),
-    failing("scif_injection::beginning_arena", ARENA, beginning),
-    failing("scif_injection::moving_arena", ARENA, moving),
+    test(
+        "scif_injection::loopback_caller_fails",
+        SCIF_PAIR,
+        loopback_caller_fails,
+    )
+    .by_name(),
+    test("scif_injection::caller_fails", SCIF_PAIR, caller_fails),
+    test("scif_injection::workers_fail", SCIF_PAIR, workers_fail).by_name(),
+    test("scif_injection::peer_fails", SCIF_PAIR, peer_fails).by_name(),
+    test(
+        "scif_injection::caller_fails_arena",
+        ARENA_PAIR,
+        caller_fails,
+    )
+    .by_name(),
+    test(
+        "scif_injection::caller_fails_bounce",
+        scif_bounce::USUAL,
+        caller_fails,
+    )
+    .by_name(),
+    failing(
+        "scif_injection::failing_load_begins_session",
+        PAIR,
+        failing_load_begins_session,
+    ),
+    failing(
+        "scif_injection::failing_transfer_recovers",
+        PAIR,
+        failing_transfer_recovers,
+    ),
+    failing(
+        "scif_injection::failing_load_begins_session_arena",
+        ARENA,
+        failing_load_begins_session,
+    ),
+    failing(
+        "scif_injection::failing_transfer_recovers_arena",
+        ARENA,
+        failing_transfer_recovers,
+    ),
 ];

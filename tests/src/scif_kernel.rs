@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Other modules of the kernel as clients: the whole of `linux/scif.h` by a module that checks it
-//! (tests/modules/client_test), the bus of the peers, what a module leaves behind, and the
-//! samples.
+//! Other kernel modules as clients: a module that checks the whole of `linux/scif.h`
+//! (tests/modules/client_test), the bus of the peers, the resources that a module leaves behind,
+//! and the samples.
+
+use std::path::Path;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -17,38 +19,38 @@ use crate::need::Need;
 use crate::need::ONE;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_mutants;
 
-/// A node with the module, and nothing else.
+/// A node with only the module.
 pub const SCIF_ALONE: Need = Need {
     dma_channels: 0,
     scif: Loaded::LongHeartbeat,
     ..ONE
 };
 
-/// The devices of the nodes.
+/// Folder of the devices of the nodes.
 const DEVICES: &str = "/sys/bus/scif_peer/devices";
 
-/// Loads a module that was built with the one under test: `folder` is samples, tests, rust or a folder
-/// of that.
+/// Loads a module that was built with the module under test. `folder` is samples, tests or rust.
 pub fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
     let module = lab.built(&format!("{folder}/{name}.ko"))?;
     lab.insmod(node, module, parameters)
 }
 
-/// What a node's kernel has said since the test began.
+/// Returns a node's kernel log since the test began.
 fn log(lab: &Lab, node: usize) -> Result<String> {
     Ok(kernel_log::since_mark(&lab.dmesg(node)?).to_owned())
 }
 
-/// Waits until a node's kernel has said something.
+/// Waits until a node's kernel has logged a text.
 fn wait_for_line(lab: &Lab, node: usize, text: &str) -> Result<()> {
-    let what = format!("node {node} says '{text}'");
-    wait_until(&what, lab.hang_limit(20), || {
+    let condition = format!("node {node} says '{text}'");
+    wait_until(&condition, lab.hang_limit(20), || {
         Ok(log(lab, node)?.contains(text).then_some(()))
     })
 }
 
-/// Runs the checks of the test module on a node, which has them loaded while they run.
+/// Runs the checks of the test module on a node. The module stays loaded while they run.
 fn run_checks(lab: &Lab, node: usize, parameters: &str) -> Result<()> {
     let before = log(lab, node)?.lines().count();
     let loaded = load(lab, node, "tests", "scif_client_test", parameters);
@@ -76,13 +78,13 @@ fn run_checks(lab: &Lab, node: usize, parameters: &str) -> Result<()> {
     lab.rmmod(node, "scif_client_test")
 }
 
-/// All checks within a node.
+/// Runs all checks within a node.
 fn loopback(lab: &Lab) -> Result<()> {
     run_checks(lab, 0, "")?;
     scif::check_idle(lab, 0)
 }
 
-/// All checks between two, either way.
+/// Runs all checks between two nodes, in both directions.
 fn between_nodes(lab: &Lab) -> Result<()> {
     for (server, client) in [(1, 0), (0, 1)] {
         load(lab, server, "tests", "scif_client_test", "role=server")?;
@@ -95,9 +97,9 @@ fn between_nodes(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A module that forgets what it has open is named, what it has left is closed, and the module
-/// under test can be unloaded afterwards.
-fn forgetful(lab: &Lab) -> Result<()> {
+/// A module that does not close its endpoints is named in the log, and the endpoints are closed.
+/// The module under test can be unloaded afterwards.
+fn forgotten_endpoints_are_closed(lab: &Lab) -> Result<()> {
     for _ in 0..2 {
         load(lab, 0, "tests", "scif_forgetful", "")?;
         let refused = lab.exec(0, ["rmmod", "scif"])?;
@@ -123,7 +125,7 @@ fn forgetful(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::LongHeartbeat)
 }
 
-/// What a file of a node's device on the bus says.
+/// Returns the content of a file of a peer's device on the bus.
 fn attribute(lab: &Lab, node: usize, peer: usize, name: &str) -> Result<String> {
     let text = lab
         .node(node)
@@ -131,22 +133,22 @@ fn attribute(lab: &Lab, node: usize, peer: usize, name: &str) -> Result<String> 
     Ok(text.trim_end().to_owned())
 }
 
-/// The nodes that have a device, in order.
+/// Returns the nodes that have a device, in order.
 fn devices(lab: &Lab, node: usize) -> Result<Vec<String>> {
     let said = lab.shell(node, &format!("ls {DEVICES}"))?;
     Ok(said.split_whitespace().map(str::to_owned).collect())
 }
 
 fn wait_for_devices(lab: &Lab, node: usize, wanted: &[&str]) -> Result<()> {
-    let what = format!("node {node} has the devices {wanted:?}");
-    wait_until(&what, lab.hang_limit(20), || {
+    let condition = format!("node {node} has the devices {wanted:?}");
+    wait_until(&condition, lab.hang_limit(20), || {
         Ok((devices(lab, node)? == wanted).then_some(()))
     })
 }
 
-/// Each node that is online is a device with files that tell what debugfs tells, and it goes and
+/// Each online node is a device whose files have the same values as debugfs. The device goes and
 /// comes with the node.
-fn bus(lab: &Lab) -> Result<()> {
+fn node_devices_match_debugfs(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         wait_for_devices(lab, node, &["node0", "node1"])?;
         for peer in 0..2 {
@@ -186,7 +188,7 @@ fn bus(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Has `hello` of the samples say something from node 0 to a port that echoes, three times.
+/// Lets the sample `hello` send three texts from node 0 to a port that echoes.
 fn say_hello(lab: &Lab, node: &str, port: &str) -> Result<()> {
     let hello = libscif::sample("hello")?;
     for _ in 0..3 {
@@ -202,7 +204,8 @@ fn say_hello(lab: &Lab, node: &str, port: &str) -> Result<()> {
     Ok(())
 }
 
-/// The sample says back what it is told, by `hello` of the samples, and goes while one talks.
+/// The sample echoes the texts of the sample `hello`, and can be unloaded while a client is
+/// connected.
 fn echo(lab: &Lab) -> Result<()> {
     load(lab, 1, "samples", "scif_echo", "port=2400")?;
     say_hello(lab, "1", "2400")?;
@@ -210,15 +213,12 @@ fn echo(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 1)
 }
 
-/// The sample in Rust, with a module that was built for such clients.
+/// Tests the sample in Rust.
 fn rust_echo(lab: &Lab) -> Result<()> {
-    lab.rmmod(0, "scif")?;
-    let usual = scif::parameters(lab, 0, Loaded::LongHeartbeat)?;
-    load(lab, 0, "rust", "scif", &usual)?;
-    load(lab, 0, "rust/samples", "scif_rust_echo", "")?;
+    load(lab, 0, "rust", "scif_rust_echo", "")?;
     let hello = libscif::sample("hello")?;
     say_hello(lab, "0", "3001")?;
-    // It goes in the middle of a connection, which ends.
+    // The sample is unloaded in the middle of a connection, which ends.
     let client = lab.spawn(
         0,
         [
@@ -227,17 +227,15 @@ fn rust_echo(lab: &Lab) -> Result<()> {
             format!("while {hello} 0 3001 'and now?'; do :; done"),
         ],
     )?;
-    wait_until("somebody is connected", lab.hang_limit(20), || {
+    wait_until("a peer is connected", lab.hang_limit(20), || {
         Ok((!client.stdout().is_empty()).then_some(()))
     })?;
     lab.rmmod(0, "scif_rust_echo")?;
     client.wait()?;
-    scif::check_idle(lab, 0)?;
-    lab.rmmod(0, "scif")?;
-    scif::load(lab, 0, Loaded::LongHeartbeat)
+    scif::check_idle(lab, 0)
 }
 
-/// Two nodes with the heartbeat sample see each other's beats, and that one goes.
+/// Two nodes with the heartbeat sample see each other's beats, and notice when one node is gone.
 fn heartbeat(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         load(lab, node, "samples", "scif_heartbeat", "")?;
@@ -253,16 +251,60 @@ fn heartbeat(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Lets node 0 load this module file, and returns what insmod prints if it fails.
+fn insmod(lab: &Lab, module: &Path) -> Result<Option<String>> {
+    let output = lab.exec(0, ["insmod", &module.display().to_string()])?;
+    Ok((output.code() != Some(0)).then(|| output.to_string()))
+}
+
+/// A sister module that was built with another `scif.ko` is refused before it does anything. The
+/// other `scif.ko` is that of a mutant, which has a sister of its own.
+fn other_sister_is_refused(lab: &Lab) -> Result<()> {
+    let other = scif_mutants::build(lab, "second-look")?;
+    lab.rmmod(0, "scif")?;
+    let parameters = scif::parameters(lab, 0, Loaded::LongHeartbeat)?;
+    lab.insmod(0, &other, &parameters)?;
+    let refused = insmod(lab, &scif::net_module(lab)?)?;
+    let refused = refused.context("the module of another build was loaded")?;
+    let said = log(lab, 0)?;
+    ensure!(
+        said.contains("scif: refusing a module that was built with another scif.ko"),
+        "insmod says {refused}, and the log:\n{said}"
+    );
+    let failed = insmod(lab, &other.with_file_name("net/scif_net.ko"))?;
+    ensure!(failed.is_none(), "its own sister is refused: {failed:?}");
+    lab.rmmod(0, "scif_net")?;
+    lab.rmmod(0, "scif")?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_kernel::loopback", SCIF_ALONE, loopback).seconds(120),
-    Test::new("scif_kernel::forgetful", SCIF_ALONE, forgetful)
-        .expects(&["module scif_forgetful has gone and left"]),
+    Test::new(
+        "scif_kernel::forgotten_endpoints_are_closed",
+        SCIF_ALONE,
+        forgotten_endpoints_are_closed,
+    )
+    .expects(&["module scif_forgetful has gone and left"]),
     Test::new("scif_kernel::rust_echo", SCIF_ALONE, rust_echo),
+    // Building the mutant takes a minute.
+    Test::new(
+        "scif_kernel::other_sister_is_refused",
+        SCIF_ALONE,
+        other_sister_is_refused,
+    )
+    .seconds(300)
+    .expects(&["refusing a module that was built with another scif.ko"])
+    .by_name(),
     Test::new("scif_kernel::between_nodes", SCIF_PAIR, between_nodes).seconds(240),
     Test::new("scif_kernel::echo", SCIF_PAIR, echo),
     Test::new("scif_kernel::heartbeat", SCIF_PAIR, heartbeat),
-    Test::new("scif_kernel::bus", SCIF_PAIR, bus)
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_kernel::node_devices_match_debugfs",
+        SCIF_PAIR,
+        node_devices_match_debugfs,
+    )
+    .leaves_disorder()
+    .by_name(),
 ];

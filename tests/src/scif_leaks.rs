@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! After all other tests of a lab: the debug kernel finds no memory that nobody knows.
+//! Runs after all other tests of a lab: the debug kernel finds no memory without references.
 //!
-//! That connections, windows and pinned pages are let go is looked at after each test, see
-//! `scif::check_idle`.
+//! `scif::check_idle` checks after each test that connections, windows and pinned pages are
+//! released.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -13,7 +13,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss::USUAL_PAIR;
 use crate::scif_star::SCIF_STAR;
 
-fn none(lab: &Lab) -> Result<()> {
+fn nothing_leaked(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         let report = lab.kmemleak(node)?;
         ensure!(report.is_empty(), "node {node} has leaked:\n{report}");
@@ -23,7 +23,7 @@ fn none(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_leaks::pair", SCIF_PAIR, none).on_debug(),
-    Test::new("scif_leaks::pair_with_losses", USUAL_PAIR, none).on_debug(),
-    Test::new("scif_leaks::star", SCIF_STAR, none).on_debug(),
+    Test::new("scif_leaks::pair", SCIF_PAIR, nothing_leaked).on_debug(),
+    Test::new("scif_leaks::pair_with_losses", USUAL_PAIR, nothing_leaked).on_debug(),
+    Test::new("scif_leaks::star", SCIF_STAR, nothing_leaked).on_debug(),
 ];

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is over when a call says so: of an endpoint, its port, its pinned memory and what the
-//! module counts, when close or the wait for its process has returned (tests/programs/scif_ports.c);
-//! of what a process has accepted and not taken over, the connection, when the process or its
-//! descriptor of the listener is gone (tests/programs/scif_accepted.c), and the process's calls that wait in accept
-//! (tests/programs/scif_flushed.c).
+//! The resources that are released when a call returns.
+//!
+//! For an endpoint these are its port, its pinned memory and its share of the module's counts. They
+//! are released when close, or the wait for its process, has returned
+//! (tests/programs/scif_ports.c).
+//!
+//! A connection that a process has accepted but not taken over is closed when the process ends or
+//! its descriptor of the listener is closed (tests/programs/scif_accepted.c). So are the process's
+//! calls that wait in accept (tests/programs/scif_flushed.c).
 
 use anyhow::Context;
 use anyhow::Result;
@@ -14,7 +18,7 @@ use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// How often a port is taken and given back, in ways that differ.
+/// Returns how often a port is bound and released, in different ways.
 fn rounds(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => "640",
@@ -22,10 +26,11 @@ fn rounds(lab: &Lab) -> &'static str {
     }
 }
 
-/// Processes that accept and end: more than the module keeps accepted connections for a listener.
+/// Number of processes that accept and end. It exceeds the number of accepted connections that the
+/// module keeps for a listener.
 const MANY: &str = "1100";
 
-/// Runs both sides of a program on a node each; both print TAP.
+/// Runs the two sides of a program on a node each. Both print TAP.
 fn on_two_nodes(
     lab: &Lab,
     name: &str,
@@ -43,7 +48,7 @@ fn on_two_nodes(
     scif::check_tap(process.wait()?)
 }
 
-/// Within a node.
+/// Runs the program within a node.
 fn ports_loopback(lab: &Lab) -> Result<()> {
     scif::run_tap(
         lab,
@@ -55,7 +60,7 @@ fn ports_loopback(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The same between two, where the counts of each node are those of its end.
+/// Runs the program between two nodes. The counts of each node are those of its end.
 fn ports_between_nodes(lab: &Lab) -> Result<()> {
     for (listener, connector) in [(1, 0), (0, 1)] {
         let peer = listener.to_string();
@@ -84,7 +89,7 @@ fn accepted_between_nodes(lab: &Lab) -> Result<()> {
 }
 
 /// Calls that wait in accept while descriptors of the listener are closed.
-fn flushed(lab: &Lab) -> Result<()> {
+fn closed_listener_ends_accept(lab: &Lab) -> Result<()> {
     scif::run_tap(lab, 0, "scif_flushed", &[], 60)?;
     Ok(())
 }
@@ -115,5 +120,9 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .by_name(),
-    Test::new("scif_lifetime::flushed", SCIF_PAIR, flushed),
+    Test::new(
+        "scif_lifetime::closed_listener_ends_accept",
+        SCIF_PAIR,
+        closed_listener_ends_accept,
+    ),
 ];

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a process can make the kernel hold for it: pinned memory by RLIMIT_MEMLOCK of its user
-//! (tests/programs/scif_memlock.c), by the huge page as well (scif_huge.c), everything else by its
-//! memory cgroup (scif_charged.c), and what a peer that does not receive lets it send, by the
-//! module's parameter ring_size (scif_ring.c).
+//! Limits of the resources that a process can make the kernel hold.
+//!
+//! Pinned memory is limited by the RLIMIT_MEMLOCK of its user (tests/programs/scif_memlock.c), for
+//! huge pages as well (scif_huge.c). Everything else is charged to its memory cgroup
+//! (scif_charged.c). Data in flight to a peer that does not receive is limited by the module
+//! parameter ring_size (scif_ring.c).
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -24,11 +26,11 @@ const ALONE: Need = Need {
     ..ONE
 };
 
-/// Bytes of a ring if nobody says otherwise.
+/// Default size of a ring in bytes.
 const DEFAULT_RING: &str = "1048576";
 
-/// More questions than a peer that hangs has room for can be interrupted, and hurt nobody.
-fn interrupted(lab: &Lab) -> Result<()> {
+/// Interrupts more requests than a hanging peer has room for. No other process suffers.
+fn interrupted_requests_harm_no_other(lab: &Lab) -> Result<()> {
     let before = scif::online(lab, 0, 1)?;
     let program = scif::program("scif_interrupted")?;
     let peer = lab.spawn(1, [&program, "peer", "2400"])?;
@@ -65,19 +67,19 @@ fn with_module_and_rings(lab: &Lab, size: &str, test: impl Fn() -> Result<()>) -
     lab.rmmod(0, "scif")
 }
 
-/// The limit is the user's, whoever has the descriptors.
-fn memlock(lab: &Lab) -> Result<()> {
+/// The limit is that of the user, whichever process has the descriptors.
+fn memlock_counts_for_user(lab: &Lab) -> Result<()> {
     with_module(lab, || {
-        // A device that everybody may use, as they may here.
+        // Everybody may use the device, as users may in this test.
         bystander::beside(lab, 0, || scif::run_tap(lab, 0, "scif_memlock", &[], 120))?;
         Ok(())
     })
 }
 
-/// What is pinned by the huge page is the process's memory, and is given back.
-fn huge_pages(lab: &Lab) -> Result<()> {
+/// Memory pinned by huge pages counts as the process's memory, and is released.
+fn huge_pages_are_charged(lab: &Lab) -> Result<()> {
     with_module(lab, || {
-        // A kernel with little memory has none otherwise.
+        // A kernel with little memory has no huge pages by default.
         let folder = "/sys/kernel/mm/transparent_hugepage";
         for file in ["enabled", "defrag"] {
             lab.node(0).write(&format!("{folder}/{file}"), "madvise")?;
@@ -87,7 +89,7 @@ fn huge_pages(lab: &Lab) -> Result<()> {
     })
 }
 
-/// A cgroup of its own for processes of node 0; removed when dropped.
+/// A cgroup of its own for processes of node 0. Dropping the value removes it.
 struct Group<'a> {
     lab: &'a Lab,
 }
@@ -107,12 +109,12 @@ impl<'a> Group<'a> {
         Ok(Group { lab })
     }
 
-    /// Runs scif_charged in it.
-    fn run(&self, what: &str, more: &str) -> Result<()> {
+    /// Runs scif_charged in the cgroup.
+    fn run(&self, command: &str, more: &str) -> Result<()> {
         let folder = Self::FOLDER;
         let program = scif::program("scif_charged")?;
         let script =
-            format!("echo $$ >{folder}/cgroup.procs; exec {program} {what} {folder} {more}");
+            format!("echo $$ >{folder}/cgroup.procs; exec {program} {command} {folder} {more}");
         let output = self
             .lab
             .command(0, ["sh", "-e", "-c", &script])?
@@ -128,9 +130,9 @@ impl Drop for Group<'_> {
     }
 }
 
-/// Who connects pays for the rings, and is told when there is no memory for them.
-fn cgroup(lab: &Lab) -> Result<()> {
-    // Many connections, whose rings have to be in the memory of the node all at once.
+/// A process that connects pays for the rings, and gets an error if there is no memory for them.
+fn rings_are_charged_to_cgroup(lab: &Lab) -> Result<()> {
+    // The rings of many connections have to be in the memory of the node at the same time.
     let ring = "65536";
     with_module_and_rings(lab, ring, || {
         let group = Group::new(lab)?;
@@ -139,24 +141,25 @@ fn cgroup(lab: &Lab) -> Result<()> {
     })
 }
 
-/// What a peer asks to be done behind transfers is paid for by whom it waits for.
-fn asked(lab: &Lab) -> Result<()> {
+/// Requests of a peer that are deferred until transfers complete are charged to the process whose
+/// transfers they wait for.
+fn deferred_requests_are_charged(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_charged", &["asker", "2333"], 240)?;
     Group::new(lab)?.run("asked", "1 2333")?;
     server.kill();
     Ok(())
 }
 
-/// Memory for requests is taken as they come.
-fn backlog(lab: &Lab) -> Result<()> {
+/// The module allocates memory for requests as they arrive.
+fn backlog_grows_with_requests(lab: &Lab) -> Result<()> {
     with_module(lab, || {
         scif::run_tap(lab, 0, "scif_charged", &["listeners"], 60)?;
         Ok(())
     })
 }
 
-/// Who has next to nothing of the processors holds nobody up.
-fn idle(lab: &Lab) -> Result<()> {
+/// A process that gets hardly any CPU time delays no other process.
+fn starved_process_delays_no_other(lab: &Lab) -> Result<()> {
     with_module(lab, || {
         let program = lab.spawn(0, [&scif::program("scif_idle")?])?;
         program.wait()?.success()?;
@@ -173,8 +176,9 @@ fn load_with_ring(lab: &Lab, node: usize, size: &str) -> Result<()> {
     scif::load_with(lab, node, Loaded::LongHeartbeat, &parameter)
 }
 
-/// The smallest, another one, and the default, which is the largest; others are refused.
-fn ring_size(lab: &Lab) -> Result<()> {
+/// Loads the module with the smallest ring, another one, and the default, which is the largest.
+/// Other sizes are refused.
+fn invalid_ring_size_is_refused(lab: &Lab) -> Result<()> {
     for size in ["4096", "65536", DEFAULT_RING] {
         load_with_ring(lab, 0, size)?;
         scif::run_tap(lab, 0, "scif_ring", &["loopback", "2331", size], 60)?;
@@ -191,8 +195,8 @@ fn ring_size(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Each node has rings of its own size: what counts is the receiver's.
-fn ring_size_of_peer(lab: &Lab) -> Result<()> {
+/// Each node has rings of its own size. The size of the receiver's ring counts.
+fn receivers_ring_size_counts(lab: &Lab) -> Result<()> {
     let sizes = ["4096", DEFAULT_RING];
     for (node, size) in sizes.iter().enumerate() {
         load_with_ring(lab, node, size)?;
@@ -216,24 +220,63 @@ fn ring_size_of_peer(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_limits::memlock", ALONE, memlock).seconds(120),
-    Test::new("scif_limits::huge_pages", ALONE, huge_pages),
-    Test::new("scif_limits::cgroup", ALONE, cgroup)
-        .seconds(120)
-        // Others have no memory cgroups.
-        .on_stock(),
-    Test::new("scif_limits::asked", scif_engines::CRAWLING, asked)
-        .seconds(240)
-        .on_stock()
-        .by_name(),
-    Test::new("scif_limits::backlog", ALONE, backlog),
-    Test::new("scif_limits::idle", ALONE, idle).seconds(120),
-    Test::new("scif_limits::interrupted", SCIF_PAIR, interrupted).seconds(120),
-    Test::new("scif_limits::ring_size", ALONE, ring_size)
-        .seconds(120)
-        .expects(&["ring_size", "invalid for parameter"]),
-    Test::new("scif_limits::ring_size_of_peer", PAIR, ring_size_of_peer)
-        .seconds(120)
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_limits::memlock_counts_for_user",
+        ALONE,
+        memlock_counts_for_user,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_limits::huge_pages_are_charged",
+        ALONE,
+        huge_pages_are_charged,
+    ),
+    Test::new(
+        "scif_limits::rings_are_charged_to_cgroup",
+        ALONE,
+        rings_are_charged_to_cgroup,
+    )
+    .seconds(120)
+    // The other kernels have no memory cgroups.
+    .on_stock(),
+    Test::new(
+        "scif_limits::deferred_requests_are_charged",
+        scif_engines::CRAWLING,
+        deferred_requests_are_charged,
+    )
+    .seconds(240)
+    .on_stock()
+    .by_name(),
+    Test::new(
+        "scif_limits::backlog_grows_with_requests",
+        ALONE,
+        backlog_grows_with_requests,
+    ),
+    Test::new(
+        "scif_limits::starved_process_delays_no_other",
+        ALONE,
+        starved_process_delays_no_other,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_limits::interrupted_requests_harm_no_other",
+        SCIF_PAIR,
+        interrupted_requests_harm_no_other,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_limits::invalid_ring_size_is_refused",
+        ALONE,
+        invalid_ring_size_is_refused,
+    )
+    .seconds(120)
+    .expects(&["ring_size", "invalid for parameter"]),
+    Test::new(
+        "scif_limits::receivers_ring_size_counts",
+        PAIR,
+        receivers_ring_size_counts,
+    )
+    .seconds(120)
+    .leaves_disorder()
+    .by_name(),
 ];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The interface of /dev/scif between two nodes, exercised by an ordinary C program
-//! (tests/programs/scif_abi.c): messages, and remote memory access by DMA and by CPU at odd
-//! offsets and lengths.
+//! The interface of /dev/scif between two nodes, used by an ordinary C program
+//! (tests/programs/scif_abi.c): messages, and remote memory access by DMA and by CPU at odd offsets
+//! and lengths.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -21,20 +21,20 @@ pub const SCIF_PAIR: Need = Need {
     ..PAIR
 };
 
-/// The older NTB, whose windows are aligned to their size.
+/// A pair of the older NTB, whose windows are aligned to their size.
 pub const GEN3: Need = Need {
     personality: Personality::Gen3,
     ..SCIF_PAIR
 };
 
-/// Nobody has a DMA engine.
+/// A pair without DMA engines.
 const NO_ENGINE: Need = Need {
     dma_channels: 0,
     ..SCIF_PAIR
 };
 
-/// MiB for each copy test: all of the 64 that are promised, or what does not take for ever
-/// on the debug kernel.
+/// Returns the MiB for each copy test: all of the promised 64, or fewer on the debug kernel, where
+/// they would take too long.
 fn amount(lab: &Lab) -> u32 {
     match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 64,
@@ -57,13 +57,13 @@ pub fn client_and_server(lab: &Lab, client: usize, server: usize, mebibytes: u32
         mebibytes.to_string(),
     ];
     scif::check_tap(lab.command(client, argv)?.timeout(limit).run()?)?;
-    // The client has told it to end.
+    // The client has asked the server to end.
     server.wait()?.success()?;
     Ok(())
 }
 
-/// Two nodes find each other by themselves, and number themselves by the sides of the NTB.
-fn online(lab: &Lab) -> Result<()> {
+/// Two nodes find each other by themselves, and take their ids from the sides of the NTB.
+fn nodes_find_each_other(lab: &Lab) -> Result<()> {
     for (node, peer) in [(0, 1), (1, 0)] {
         let own = scif::seen(lab, node, node)?;
         ensure!(
@@ -101,7 +101,7 @@ fn from_1_to_0(lab: &Lab) -> Result<()> {
     client_and_server(lab, 1, 0, amount(lab))
 }
 
-/// Within a node that has links and an engine.
+/// Runs the client within a node that has links and an engine.
 fn loopback(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_abi")?;
     let output = lab
@@ -119,8 +119,8 @@ fn loopback(lab: &Lab) -> Result<()> {
     scif::check_tap(output)
 }
 
-/// Pings of all sizes, and a peer where nobody listens.
-fn ping(lab: &Lab) -> Result<()> {
+/// Pings of all sizes, and a ping of a peer without a server.
+fn all_sizes_are_echoed(lab: &Lab) -> Result<()> {
     let server = scif::Server::start(lab, 1)?;
     for size in ["0", "1", "56", "4095", "64K"] {
         let output = scif::run_tool(lab, 0, &["ping", "1", "-c", "20", "-i", "0", "-s", size])?;
@@ -138,13 +138,13 @@ fn ping(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The same interface where windows are aligned to their size.
+/// Runs the client where windows are aligned to their size.
 fn gen3(lab: &Lab) -> Result<()> {
     client_and_server(lab, 0, 1, 4)?;
     client_and_server(lab, 1, 0, 4)
 }
 
-/// The same interface where the CPU has to do everything.
+/// Runs the client where the CPU has to make all copies.
 fn no_engine(lab: &Lab) -> Result<()> {
     client_and_server(lab, 0, 1, 4)?;
     for node in 0..2 {
@@ -159,8 +159,16 @@ fn no_engine(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_messages_and_rma::online", SCIF_PAIR, online),
-    Test::new("scif_messages_and_rma::ping", SCIF_PAIR, ping),
+    Test::new(
+        "scif_messages_and_rma::nodes_find_each_other",
+        SCIF_PAIR,
+        nodes_find_each_other,
+    ),
+    Test::new(
+        "scif_messages_and_rma::all_sizes_are_echoed",
+        SCIF_PAIR,
+        all_sizes_are_echoed,
+    ),
     Test::new("scif_messages_and_rma::from_0_to_1", SCIF_PAIR, from_0_to_1)
         .seconds(300)
         .by_name(),

@@ -23,14 +23,15 @@ const ALONE: Need = Need {
     ..ONE
 };
 
-/// The same, with a kernel that runs KUnit tests.
-const KUNIT: Need = Need {
+/// Such a node, with a kernel that runs KUnit tests.
+pub const KUNIT: Need = Need {
     kunit: true,
     ..ALONE
 };
 
-/// The names of the KUnit suites in a folder, as its sources have them: in Rust
-/// `#[kunit_tests(name)]`, in C the name in a `struct kunit_suite`.
+/// Collects the names of the KUnit suites in the sources of a folder: in Rust
+/// `#[kunit_tests(name)]`, in C the name in a `struct kunit_suite`. Fails if two suites have the
+/// same name, because the results of one would hide those of the other.
 fn suites_in(folder: &Path, suites: &mut BTreeSet<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -45,12 +46,15 @@ fn suites_in(folder: &Path, suites: &mut BTreeSet<String>) -> Result<()> {
         };
         let text = fs::read_to_string(&path)?;
         let names = text.split(start).skip(1);
-        suites.extend(names.filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())));
+        for (name, _) in names.filter_map(|rest| rest.split_once(end)) {
+            let is_new = suites.insert(name.to_owned());
+            ensure!(is_new, "two KUnit suites are called {name}");
+        }
     }
     Ok(())
 }
 
-/// The module's KUnit suites have all run, and pass. Loading it succeeds even if they do not.
+/// All KUnit suites of the module have run, and pass. The load succeeds even if they fail.
 fn kunit(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let results = lab.kunit(0, "scif")?;
@@ -78,7 +82,7 @@ fn kunit(lab: &Lab) -> Result<()> {
     lab.rmmod(0, "scif")
 }
 
-/// It loads without a device, is node 0, and goes without a trace; as often as one likes.
+/// The module loads without a device, is node 0, and unloads without a trace, any number of times.
 fn load_and_unload(lab: &Lab) -> Result<()> {
     let device = ["test", "-c", "/dev/scif"];
     let mut generations = Vec::new();
@@ -125,8 +129,8 @@ fn loopback(lab: &Lab) -> Result<()> {
     lab.rmmod(0, "scif")
 }
 
-/// What an open file needs cannot be unloaded.
-fn in_use(lab: &Lab) -> Result<()> {
+/// The module can't be unloaded while a file of it is open.
+fn open_file_prevents_unload(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let server = scif::Server::start(lab, 0)?;
     let output = lab.exec(0, ["rmmod", "scif"])?;
@@ -140,7 +144,7 @@ fn in_use(lab: &Lab) -> Result<()> {
 }
 
 /// Without the module, the tool says what to do.
-fn absent(lab: &Lab) -> Result<()> {
+fn absent_module_is_explained(lab: &Lab) -> Result<()> {
     let output = scif::run_tool(lab, 0, &["nodes"])?.status(7)?;
     ensure!(
         output.stderr().contains("cannot open /dev/scif")
@@ -150,13 +154,13 @@ fn absent(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A parameter that makes no sense is refused, and the kernel log says which.
-fn bad_parameters(lab: &Lab) -> Result<()> {
+/// The module refuses an invalid parameter, and names it in the kernel log.
+fn bad_parameters_are_refused(lab: &Lab) -> Result<()> {
     for bad in ["node_id=65536", "node_id=-2"] {
         let error = lab.insmod(0, scif::module(lab)?, bad).unwrap_err();
         ensure!(format!("{error:#}").contains("nvalid"), "{bad}: {error:#}");
         let log = lab.dmesg(0)?;
-        let said = format!("scif: {bad} is not a node id: 0 to 65535");
+        let said = format!("scif: {bad} is not a node id (0 to 65535)");
         ensure!(
             lab::kernel_log::since_mark(&log).contains(&said),
             "the kernel log does not say '{said}'"
@@ -178,12 +182,24 @@ fn bad_parameters(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_module::kunit", KUNIT, kunit)
         .expects(&["module scif_test has gone and left 2 endpoint(s)"]),
-    Test::new("scif_module::absent", ALONE, absent),
+    Test::new(
+        "scif_module::absent_module_is_explained",
+        ALONE,
+        absent_module_is_explained,
+    ),
     Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
     Test::new("scif_module::loopback", ALONE, loopback)
         .seconds(180)
         .by_name(),
-    Test::new("scif_module::in_use", ALONE, in_use),
-    Test::new("scif_module::bad_parameters", ALONE, bad_parameters)
-        .expects(&["is not a node id", "invalid for parameter"]),
+    Test::new(
+        "scif_module::open_file_prevents_unload",
+        ALONE,
+        open_file_prevents_unload,
+    ),
+    Test::new(
+        "scif_module::bad_parameters_are_refused",
+        ALONE,
+        bad_parameters_are_refused,
+    )
+    .expects(&["is not a node id", "invalid for parameter"]),
 ];

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The module with something taken out that keeps writes in order fails where they are reordered: else
-//! either the tests would not notice, or it is of no use.
+//! Mutants: modules from which something was removed.
 //!
-//! A mutant is a patch in `tests/mutants`. Its head says in `Name: value` lines what is run with it:
+//! A mutant without a barrier that keeps writes in order has to fail where writes are reordered. If
+//! it does not fail, either the tests miss the fault, or the barrier is of no use.
+//!
+//! A mutant is a patch in `tests/mutants`. `Name: value` lines in its head say how it is tested:
 //!
 //! ```text
 //! Seeds     the seeds to try, in that order
-//! Fails     cases of the conformance suite, of which one has to fail with one of them
-//! Beside    another mutant, if it is to differ from that and not from the module as it is
+//! Fails     cases of the conformance suite, of which one has to fail with one of the seeds
+//! Beside    a mutant to compare with, in the place of the unchanged module
 //! ```
 //!
-//! (`several-pollers` has a test of its own, with the engine of software of `scif_engines`.)
+//! (`several-pollers` has a test of its own, with the software engine of `scif_engines`.)
 //!
-//! What it is compared with has to pass all of these cases with all of these seeds, in the same lab and just
-//! before, so that nothing but the patch makes the difference.
+//! The module or mutant that it is compared with has to pass all of these cases with all of these
+//! seeds, in the same lab and just before. So only the patch makes the difference.
 //!
-//! Other mutants are for crowds (`scif_fuzz.rs`), which have to find something wrong. Their heads say that in words.
+//! A `KUnit` line names the case of the module's own tests that has to fail.
 //!
-//! A mutant may do anything to the memory of its peer: nobody uses the lab after it.
+//! Other mutants are for crowds (`scif_fuzz.rs`), which have to find a fault. The heads of these
+//! patches say so in words.
+//!
+//! A mutant may do anything to the memory of its peer, so no other test uses the lab afterwards.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,15 +46,16 @@ use crate::scif_conformance;
 use crate::scif_conformance::BARE;
 use crate::scif_engines;
 use crate::scif_fuzz;
+use crate::scif_module::KUNIT;
 use crate::scif_order::arena;
 use crate::scif_order::bounce;
 use crate::scif_order::flat;
 use crate::scif_order::topology;
 
-/// Where stores are held, too.
+/// A lab in bounce mode that also delays stores.
 const BOUNCE: Need = bounce(1, WeakOrderEngines::Switch);
 
-/// What the head of a patch says.
+/// The head of a patch.
 struct Mutant {
     name: &'static str,
     seeds: Vec<u64>,
@@ -87,16 +93,17 @@ impl Mutant {
         Ok(mutant)
     }
 
-    /// Whether one of the cases fails with one of the seeds and the module that is loaded.
+    /// Returns whether one of the cases fails with one of the seeds and the loaded module.
     fn fails(&self, lab: &Lab) -> Result<bool> {
         for seed in &self.seeds {
-            // By itself, as others of them may take long to fail.
+            // Runs each case by itself, because other cases may take long to fail.
             for case in &self.fails {
                 match failed(lab, *seed, slice::from_ref(case)) {
                     Ok(failed) if failed.is_empty() => {}
                     Ok(_) => return Ok(true),
                     Err(error) => match error.downcast_ref() {
-                        // A node has died of it, or the case can't even be killed. That is as good.
+                        // A node has died, or the case can't even be killed. This counts as a
+                        // failure.
                         Some(Error::NodeLost { .. } | Error::Timeout { .. }) => return Ok(true),
                         _ => return Err(error),
                     },
@@ -115,18 +122,18 @@ impl Mutant {
             let failed = failed(lab, *seed, &self.fails)?;
             ensure!(
                 failed.is_empty(),
-                "with seed {seed} these fail without '{}', too: {failed:?}",
+                "with seed {seed} these cases fail without '{}', too: {failed:?}",
                 self.name
             );
         }
         replace(lab, module)?;
         let fails = self.fails(lab)?;
-        // What it has left behind is nobody's business.
+        // Kills the nodes, so that nothing checks what the mutant has left behind.
         (0..lab.nodes()).try_for_each(|node| lab.kill(node))?;
         ensure!(
             fails,
-            "{:?} pass with tests/mutants/{}.patch and the seeds {:?}, as if what it takes out were of no use: \
-             look for other seeds and cases, or for what has taken its place",
+            "{:?} pass with tests/mutants/{}.patch and the seeds {:?}, as if the removed step were of no use: \
+             try other seeds and cases, or find the code that has replaced this step",
             self.fails,
             self.name,
             self.seeds
@@ -135,11 +142,11 @@ impl Mutant {
     }
 }
 
-/// Those of the cases that fail with a seed and the module that is loaded.
+/// Returns the cases that fail with this seed and the loaded module.
 fn failed(lab: &Lab, seed: u64, cases: &[String]) -> Result<Vec<String>> {
     lab.reseed(seed)?;
     let (topology, mut options) = topology(lab);
-    // One that waits for ever does so for as long, and others have ended after a fraction of it.
+    // A case that hangs takes this whole time. Other cases end after a fraction of it.
     let limit = lab.hang_limit(1);
     let seconds = limit.as_secs().to_string();
     options.extend(["--time-limit", &seconds]);
@@ -153,23 +160,33 @@ fn failed(lab: &Lab, seed: u64, cases: &[String]) -> Result<Vec<String>> {
 
 /// Builds a mutant for a lab's kernel.
 pub fn build(lab: &Lab, name: &str) -> Result<PathBuf> {
+    Ok(make(lab, "--mutant", name)?.join("scif.ko"))
+}
+
+/// Builds a mutant, and `scif_net.ko` for it. Returns both.
+pub fn build_with_net(lab: &Lab, name: &str) -> Result<[PathBuf; 2]> {
+    let folder = make(lab, "--mutant", name)?;
+    Ok(["scif.ko", "net/scif_net.ko"].map(|file| folder.join(file)))
+}
+
+/// Builds a mutant, and returns its folder.
+fn make(lab: &Lab, option: &str, name: &str) -> Result<PathBuf> {
     let flavour = lab.kernel().flavour().name();
     let root = paths::repository();
     let output = Command::new(root.join("scripts/module"))
-        .args([flavour, "--mutant", name])
+        .args([flavour, option, name])
         .output()
         .context("cannot run scripts/module")?;
     if !output.status.success() {
         bail!(
-            "'scripts/module {flavour} --mutant {name}' failed:\n{}",
+            "'scripts/module {flavour} {option} {name}' failed:\n{}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let file = format!("build/mutants/{name}/{flavour}/scif.ko");
-    Ok(root.join(file))
+    Ok(root.join(format!("build/mutants/{name}/{flavour}")))
 }
 
-/// Puts another module in the place of the one that is loaded.
+/// Replaces the loaded module by another one.
 pub fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
     scif::unload_everywhere(lab)?;
     for node in 0..lab.nodes() {
@@ -183,7 +200,7 @@ pub fn replace(lab: &Lab, module: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless crowds notice a mutant.
+/// Fails unless crowds find a fault in a mutant.
 fn for_crowds(lab: &Lab, name: &str) -> Result<()> {
     replace(lab, build(lab, name)?)?;
     scif_fuzz::crowds_fail(lab)?;
@@ -191,7 +208,25 @@ fn for_crowds(lab: &Lab, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The test that a mutant fails; it is called as its patch.
+/// Fails unless the KUnit case fails that the head of the patch names.
+fn for_kunit(lab: &Lab, name: &str) -> Result<()> {
+    let path = paths::repository().join(format!("tests/mutants/{name}.patch"));
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("cannot read the mutant {}", path.display()))?;
+    let case = text.lines().find_map(|line| line.strip_prefix("KUnit: "));
+    let case = case.with_context(|| format!("no 'KUnit:' in {}", path.display()))?;
+    let parameters = scif::parameters(lab, 0, Loaded::LongHeartbeat)?;
+    lab.insmod(0, &build(lab, name)?, &parameters)?;
+    let failed = lab.kunit(0, "scif")?.failed;
+    ensure!(
+        failed.iter().any(|failed| failed.contains(case)),
+        "{case} does not fail: {failed:?}"
+    );
+    lab.kill(0)?;
+    Ok(())
+}
+
+/// Returns the test of a mutant, which has the name of its patch.
 const fn mutant(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
     Test::new(name, need, run).seconds(300).destroys().by_name()
 }
@@ -210,20 +245,26 @@ pub const TESTS: &[Test] = &[
     mutant("scif_mutants::doorbell_load", BOUNCE, |lab| {
         Mutant::read("doorbell-load")?.check(lab)
     }),
-    mutant("scif_mutants::outbox_wish", BOUNCE, |lab| {
-        Mutant::read("outbox-wish")?.check(lab)
+    mutant("scif_mutants::send_slots_wakeup", BOUNCE, |lab| {
+        Mutant::read("send-slots-wakeup")?.check(lab)
     }),
-    mutant("scif_mutants::inbox_sleep", BOUNCE, |lab| {
-        Mutant::read("inbox-sleep")?.check(lab)
+    mutant("scif_mutants::receive_slots_sleep", BOUNCE, |lab| {
+        Mutant::read("receive-slots-sleep")?.check(lab)
     }),
-    mutant("scif_mutants::ring_wish", BOUNCE, |lab| {
-        Mutant::read("ring-wish")?.check(lab)
+    mutant("scif_mutants::ring_wakeup", BOUNCE, |lab| {
+        Mutant::read("ring-wakeup")?.check(lab)
     }),
     mutant("scif_mutants::refusal_wakeup", BARE, |lab| {
         for_crowds(lab, "refusal-wakeup")
     }),
     mutant("scif_mutants::reset_error", BARE, |lab| {
         for_crowds(lab, "reset-error")
+    }),
+    mutant("scif_mutants::frame_given", KUNIT, |lab| {
+        for_kunit(lab, "frame-given")
+    }),
+    mutant("scif_mutants::frame_arrived", KUNIT, |lab| {
+        for_kunit(lab, "frame-arrived")
     }),
     mutant(
         "scif_mutants::several_pollers",

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nodes that go, whatever the reason: unloaded, unbound, unplugged, hanging, dead. Whoever
-//! waits for them is told within two seconds, nobody is hurt, and when they are back
-//! everything works again without a reboot of the others.
+//! Lost nodes: a module is unloaded, a driver unbound, a device unplugged, a node hangs or dies.
 //!
-//! The time counts from the event, for a node that hangs from the end of the heartbeat. Nodes
-//! are measured (`promise`) before anything waits in them: what waits here keeps them busy.
+//! Callers that wait for the lost node get an error within two seconds, and no other process
+//! suffers. When the node is back, everything works again without a reboot of the others.
+//!
+//! The time counts from the event, or from the end of the heartbeat timeout if the node hangs. The
+//! nodes' speed is measured (`promise`) before processes wait in them, because the waiting
+//! processes keep the nodes busy.
 
 use std::fs;
 use std::time::Duration;
@@ -29,53 +31,54 @@ use crate::scif::Seen;
 use crate::scif::Server;
 use crate::verdict::Promise;
 
-/// A pair with the module and the heartbeat that users have.
+/// A pair with the module and the default heartbeat.
 pub const USUAL_PAIR: Need = Need {
     scif: Loaded::AsUsual,
     ..PAIR
 };
 
-/// From the event until the last call that waits for the lost node has returned.
+/// Limit from the event until the last call that waits for the lost node has returned.
 pub const TOLD: Promise = Promise {
     name: "calls that wait for a lost node return",
     seconds: 2.0,
 };
 
-/// From when others have been told, or the module is unloaded.
+/// Limit from the return of the waiting calls, or from the unload, until the node is shown as lost.
 const SHOWN: Promise = Promise {
     name: "a lost node is shown as lost",
     seconds: 2.0,
 };
 
-/// From the end of the heartbeat: with the usual one that is two seconds after the event.
+/// Limit from the end of the heartbeat timeout. With the default timeout that is two seconds after
+/// the event.
 const MISSED: Promise = Promise {
     name: "a node that hangs is lost, after its heartbeat",
     seconds: 0.5,
 };
 
-/// From the death of the node until the program has ended.
+/// Limit from the death of the node until the program has ended.
 pub const COPY_FAILS: Promise = Promise {
     name: "a copy from or to a node that dies fails",
     seconds: 2.0,
 };
 
-/// The other node of a pair.
+/// Returns the other node of a pair.
 pub fn other(node: usize) -> usize {
     1 - node
 }
 
-/// The two sessions of a pair that is online: node 1 as node 0 sees it, and the reverse.
+/// Returns the two sessions of an online pair: node 1 as node 0 sees it, and the reverse.
 pub fn sessions(lab: &Lab) -> Result<[Seen; 2]> {
     Ok([scif::online(lab, 0, 1)?, scif::online(lab, 1, 0)?])
 }
 
-/// Waits until each node sees the other online, after `what`.
-fn reconnected(lab: &Lab, what: &str) -> Result<()> {
-    sessions(lab).with_context(|| format!("after {what}"))?;
+/// Waits until each node sees the other online, after `event`.
+fn reconnected(lab: &Lab, event: &str) -> Result<()> {
+    sessions(lab).with_context(|| format!("after {event}"))?;
     Ok(())
 }
 
-/// A copy from node 0 to node 1 works.
+/// Checks that a copy from node 0 to node 1 works.
 pub fn copy_works(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     let hash = scif::make_file(lab, "afterwards", 1_234_567)?;
@@ -84,7 +87,7 @@ pub fn copy_works(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// What a node's kernel log says since the test began must not contain this.
+/// Fails if a node's kernel log has this text since the test began.
 pub fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
     let log = lab.dmesg(node)?;
     let log = kernel_log::since_mark(&log);
@@ -98,10 +101,10 @@ pub fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
 
 /// Processes of a node that wait for the other one in every call that can wait.
 pub struct Blocked {
-    /// On which it waits.
+    /// The node on which the processes wait.
     pub node: usize,
     waiting: Process,
-    /// What the processes of the other node wait for; it waits, too.
+    /// The process on the other node, for which the processes here wait. It waits, too.
     peer: Process,
 }
 
@@ -117,10 +120,10 @@ impl Blocked {
         "connect",
     ];
 
-    /// Those that load from the peer's memory and get SIGBUS.
+    /// Processes that load from the peer's memory and get SIGBUS.
     const MAPPINGS: [&'static str; 2] = ["mapping", "orphan"];
 
-    /// On both nodes, each for the other.
+    /// Starts the processes on both nodes, each waiting for the other node.
     pub fn on_both(lab: &Lab) -> Result<[Blocked; 2]> {
         let program = scif::program("scif_blocked")?;
         let peers = [0, 1].map(|node| -> Result<Process> {
@@ -133,7 +136,8 @@ impl Blocked {
             let other = other(node).to_string();
             let waiting = lab.spawn(node, [&program, "wait", &other, "2200"])?;
             waiting.wait_for("waiting", lab.hang_limit(20))?;
-            // Copies that end soon would not show much; the first goes by now.
+            // Waits for a transfer in flight, because copies that end soon would show little. The
+            // first copy has ended by now.
             let moved = || anyhow::Ok(scif::dma_bytes(lab, 0)? + scif::dma_bytes(lab, 1)?);
             let before = moved()?;
             wait_until("a transfer goes on", lab.hang_limit(20), || {
@@ -149,8 +153,8 @@ impl Blocked {
         Ok([start(0, peer_0?)?, start(1, peer_1?)?])
     }
 
-    /// All calls must return, with an error that says that the peer is gone. Returns how long
-    /// after `event` the last one has.
+    /// Waits until all calls have returned with an error that says that the peer is gone. Returns
+    /// the time from `event` to the last return.
     pub fn told(self, lab: &Lab, event: Instant) -> Result<Duration> {
         let Some(output) = self.waiting.wait_timeout(lab.hang_limit(20))? else {
             anyhow::bail!(
@@ -176,14 +180,14 @@ impl Blocked {
         Ok(took)
     }
 
-    /// Likewise those of both nodes, within the promised time.
+    /// Waits for the calls of both nodes, and checks the promised time.
     fn all_told(
         lab: &Lab,
         blocked: [Blocked; 2],
         around: &Circumstances<'_>,
         event: Instant,
     ) -> Result<()> {
-        // Judged when none is left that keeps a node busy.
+        // Judges the times only after all processes have ended, because they keep a node busy.
         for took in blocked.map(|blocked| blocked.told(lab, event)) {
             TOLD.check(around, took?)?;
         }
@@ -191,15 +195,15 @@ impl Blocked {
     }
 }
 
-/// `node` must show `id` as lost within the promised time from now on.
+/// Checks that `node` shows `id` as lost within the promised time from now on.
 fn shown_as_lost(lab: &Lab, node: usize, id: usize, around: &Circumstances<'_>) -> Result<()> {
     let started = Instant::now();
     scif::state(lab, node, id, "lost", lab.hang_limit(20))?;
     SHOWN.check(around, started.elapsed())
 }
 
-/// A node that unloads the module is lost at once, not by its silence, and is back as
-/// another session when it loads it again.
+/// A node that unloads the module is lost at once, not after the heartbeat timeout. It comes back
+/// with another session when it loads the module again.
 fn reload(lab: &Lab) -> Result<()> {
     let mut before = sessions(lab)?;
     for round in 0..2 {
@@ -223,12 +227,12 @@ fn reload(lab: &Lab) -> Result<()> {
         }
     }
     for node in 0..2 {
-        not_logged(lab, node, "no sign of life")?;
+        not_logged(lab, node, "no heartbeat")?;
     }
     copy_works(lab)
 }
 
-/// Both at once, so that neither answers the other's farewell.
+/// Unloads the module on both nodes at once, so that neither answers the other's farewell.
 fn unload_both(lab: &Lab) -> Result<()> {
     for _ in 0..2 {
         let before = sessions(lab)?;
@@ -242,14 +246,14 @@ fn unload_both(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
-/// One after the other: the second part needs a lab of its own as well on the debug kernel.
-fn unload(lab: &Lab) -> Result<()> {
+/// Runs both parts. On the debug kernel the second part needs a lab of its own.
+fn unload_shows_node_lost(lab: &Lab) -> Result<()> {
     reload(lab)?;
     unload_both(lab)
 }
 
-/// The module stays while somebody uses it.
-fn unload_in_use(lab: &Lab) -> Result<()> {
+/// The module can't be unloaded while a process uses it.
+fn use_prevents_unload(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     let output = lab.exec(1, ["rmmod", "scif"])?;
     ensure!(
@@ -260,8 +264,8 @@ fn unload_in_use(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// The driver of the NTB is taken away under open connections, and given back.
-fn unbind(lab: &Lab) -> Result<()> {
+/// The driver of the NTB is unbound under open connections, and bound again.
+fn unbind_ends_waits(lab: &Lab) -> Result<()> {
     const DEVICE: &str = "0000:00:05.0";
     let driver = format!("/sys/bus/pci/devices/{DEVICE}/driver");
     for node in [0, 1] {
@@ -285,8 +289,9 @@ fn unbind(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
-/// A process that keeps its end of a connection keeps nothing of a bridge whose driver has gone.
-fn kept(lab: &Lab) -> Result<()> {
+/// A process that keeps its end of a connection keeps no resources of a bridge whose driver is
+/// gone.
+fn open_endpoint_keeps_no_bridge(lab: &Lab) -> Result<()> {
     const DEVICE: &str = "0000:00:05.0";
     const PORT: &str = "2350";
     let driver = format!("/sys/bus/pci/devices/{DEVICE}/driver");
@@ -317,7 +322,7 @@ fn kept(lab: &Lab) -> Result<()> {
 }
 
 /// The link goes down, and comes up again.
-fn link(lab: &Lab) -> Result<()> {
+fn link_failure_ends_waits(lab: &Lab) -> Result<()> {
     for _ in 0..2 {
         let around = Circumstances::before(lab, &[0, 1])?;
         let blocked = Blocked::on_both(lab)?;
@@ -333,22 +338,23 @@ fn link(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
-/// The same while all that is read is written by the peer.
-fn link_while_pushing(lab: &Lab) -> Result<()> {
-    scif::all_by_peer(lab, || link(lab))
+/// Runs the test of the link while the peer writes all data that is read.
+fn link_failure_during_peer_writes(lab: &Lab) -> Result<()> {
+    scif::all_by_peer(lab, || link_failure_ends_waits(lab))
 }
 
-/// A node that hangs is lost, and everybody waiting for it told. If it goes on after all, it
-/// is online again, but what there was before is dead on its side, too.
-fn hang(lab: &Lab) -> Result<()> {
+/// A node that hangs is lost, and all calls that wait for it return. If the node goes on after all,
+/// it is online again, but its old connections are dead on its side, too.
+fn hanging_node_is_lost(lab: &Lab) -> Result<()> {
     let heartbeat = heartbeat::of(lab, 0)?;
-    // One by one, as a node that is paused cannot be measured.
+    // Measures the nodes one by one, because a paused node can't be measured.
     let around_0 = Circumstances::before(lab, &[0])?;
     let around_1 = Circumstances::before(lab, &[1])?;
     let [of_0, of_1] = Blocked::on_both(lab)?;
     let event = Instant::now();
     lab.pause(1)?;
-    // When it was asked what found it lost: the answer takes its time where so many wait.
+    // Takes the time at which the successful query was sent. The answer takes long where so many
+    // processes wait.
     let asked = wait_until(
         "node 0 sees node 1 lost",
         heartbeat + lab.hang_limit(20),
@@ -359,7 +365,7 @@ fn hang(lab: &Lab) -> Result<()> {
         },
     )?;
     let lost = Instant::now();
-    // When those that wait have gone, the node is as busy as it was when it was measured.
+    // When the waiting processes are gone, the node is as busy as it was when it was measured.
     let told = of_0.told(lab, lost)?;
     MISSED.check(
         &around_0,
@@ -368,15 +374,15 @@ fn hang(lab: &Lab) -> Result<()> {
     TOLD.check(&around_0, told)?;
     let event = Instant::now();
     lab.resume(1)?;
-    // From its own point of view, no time has passed.
+    // By its own clock, no time has passed on node 1.
     let told = of_1.told(lab, event)?;
     TOLD.check(&around_1, told)?;
     reconnected(lab, "node 1 went on")?;
     copy_works(lab)
 }
 
-/// Kills node 1 when a copy between the two, run on node 0, is under way. Checks what
-/// the copy says, and when.
+/// Kills node 1 while a copy between the nodes is in flight, which runs on node 0. Checks the
+/// message and the time of the failure.
 fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let before = sessions(lab)?;
     let around = Circumstances::before(lab, &[0, 1])?;
@@ -450,17 +456,17 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
 }
 
 /// The receiver of a copy dies.
-pub fn kill_receiver(lab: &Lab) -> Result<()> {
+pub fn copy_fails_if_receiver_dies(lab: &Lab) -> Result<()> {
     kill_during_copy(lab, &["cp", "/exchange/endless", "1:copy"])
 }
 
 /// The sender of a copy dies.
-pub fn kill_sender(lab: &Lab) -> Result<()> {
+pub fn copy_fails_if_sender_dies(lab: &Lab) -> Result<()> {
     kill_during_copy(lab, &["cp", "1:endless", "/exchange/received/copy"])
 }
 
-/// A node dies in the middle of everything that can wait; a server on the other outlives it.
-fn kill_client(lab: &Lab) -> Result<()> {
+/// A node dies in the middle of all calls that can wait. A server on the other node outlives it.
+fn server_outlives_client_node(lab: &Lab) -> Result<()> {
     let around = Circumstances::before(lab, &[0, 1])?;
     let server = Server::start(lab, 0)?;
     scif::make_endless_file(&lab.paths().exchange().join("endless"))?;
@@ -492,43 +498,80 @@ fn kill_client(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_node_loss::unload_in_use", USUAL_PAIR, unload_in_use).loses_nodes(),
-    Test::new("scif_node_loss::link", USUAL_PAIR, link)
-        .loses_nodes()
-        .seconds(120),
     Test::new(
-        "scif_node_loss::link_while_pushing",
+        "scif_node_loss::use_prevents_unload",
         USUAL_PAIR,
-        link_while_pushing,
+        use_prevents_unload,
+    )
+    .loses_nodes(),
+    Test::new(
+        "scif_node_loss::link_failure_ends_waits",
+        USUAL_PAIR,
+        link_failure_ends_waits,
+    )
+    .loses_nodes()
+    .seconds(120),
+    Test::new(
+        "scif_node_loss::link_failure_during_peer_writes",
+        USUAL_PAIR,
+        link_failure_during_peer_writes,
     )
     .loses_nodes()
     .seconds(120)
     .by_name(),
-    Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind)
-        .loses_nodes()
-        .seconds(120),
-    Test::new("scif_node_loss::kept", USUAL_PAIR, kept)
-        .loses_nodes()
-        .seconds(120)
-        .by_name(),
-    Test::new("scif_node_loss::hang", USUAL_PAIR, hang)
-        .loses_nodes()
-        .seconds(120)
-        .expects(&["is lost: no sign of life"]),
-    Test::new("scif_node_loss::kill_receiver", USUAL_PAIR, kill_receiver)
-        .loses_nodes()
-        .seconds(180)
-        .by_name(),
-    Test::new("scif_node_loss::kill_sender", USUAL_PAIR, kill_sender)
-        .loses_nodes()
-        .seconds(180)
-        .by_name(),
-    Test::new("scif_node_loss::kill_client", USUAL_PAIR, kill_client)
-        .loses_nodes()
-        .seconds(180),
-    Test::new("scif_node_loss::unload", USUAL_PAIR, unload)
-        .loses_nodes()
-        .seconds(240)
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_node_loss::unbind_ends_waits",
+        USUAL_PAIR,
+        unbind_ends_waits,
+    )
+    .loses_nodes()
+    .seconds(120),
+    Test::new(
+        "scif_node_loss::open_endpoint_keeps_no_bridge",
+        USUAL_PAIR,
+        open_endpoint_keeps_no_bridge,
+    )
+    .loses_nodes()
+    .seconds(120)
+    .by_name(),
+    Test::new(
+        "scif_node_loss::hanging_node_is_lost",
+        USUAL_PAIR,
+        hanging_node_is_lost,
+    )
+    .loses_nodes()
+    .seconds(120)
+    .expects(&["is lost: no heartbeat"]),
+    Test::new(
+        "scif_node_loss::copy_fails_if_receiver_dies",
+        USUAL_PAIR,
+        copy_fails_if_receiver_dies,
+    )
+    .loses_nodes()
+    .seconds(180)
+    .by_name(),
+    Test::new(
+        "scif_node_loss::copy_fails_if_sender_dies",
+        USUAL_PAIR,
+        copy_fails_if_sender_dies,
+    )
+    .loses_nodes()
+    .seconds(180)
+    .by_name(),
+    Test::new(
+        "scif_node_loss::server_outlives_client_node",
+        USUAL_PAIR,
+        server_outlives_client_node,
+    )
+    .loses_nodes()
+    .seconds(180),
+    Test::new(
+        "scif_node_loss::unload_shows_node_lost",
+        USUAL_PAIR,
+        unload_shows_node_lost,
+    )
+    .loses_nodes()
+    .seconds(240)
+    .leaves_disorder()
+    .by_name(),
 ];

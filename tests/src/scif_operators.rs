@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What operators see: tracepoints, the files in debugfs, `scif status` and `scif top`, as root and as
-//! an ordinary user, while files are copied between two nodes.
+//! The means that operators have to inspect the module: tracepoints, the files in debugfs, `scif
+//! status` and `scif top`. They run as root and as an ordinary user, while files are copied between
+//! two nodes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,13 +31,13 @@ fn copy(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
-/// The text of a field of an event.
+/// Returns the value of a field of an event.
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ')
         .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What a node has traced: name of the event, and the rest of the line.
+/// Returns the events that a node has traced: the name of each, and the rest of its line.
 fn traced(lab: &Lab, node: usize) -> Result<Vec<(String, String)>> {
     let text = lab.shell(node, &format!("cat {TRACING}/trace"))?;
     let events = text.lines().filter_map(|line| {
@@ -47,8 +48,8 @@ fn traced(lab: &Lab, node: usize) -> Result<Vec<(String, String)>> {
     Ok(events.collect())
 }
 
-/// Events are told of a copy, on both nodes, and those of a transfer fit together.
-fn events(lab: &Lab) -> Result<()> {
+/// Both nodes trace the events of a copy, and the events of a transfer match.
+fn trace_events_match(lab: &Lab) -> Result<()> {
     if matches!(lab.kernel().flavour(), Flavour::Plain | Flavour::Kcsan) {
         println!("      this kernel has no tracepoints");
         return Ok(());
@@ -106,13 +107,13 @@ fn events(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What `scif status` shows somebody.
+/// Returns the output of `scif status` for a user.
 fn status(lab: &Lab, node: usize, user: &str) -> Result<Value> {
     let text = lab.shell(node, &format!("{user} {} status --json", scif::tool()?))?;
     serde_json::from_str(&text).with_context(|| format!("not JSON:\n{text}"))
 }
 
-/// Those endpoints that are in this state.
+/// Returns the endpoints in this state.
 fn endpoints<'a>(status: &'a Value, state: &str) -> Vec<&'a Value> {
     let all = status["endpoints"]
         .as_array()
@@ -120,8 +121,8 @@ fn endpoints<'a>(status: &'a Value, state: &str) -> Vec<&'a Value> {
     all.iter().filter(|each| each["state"] == state).collect()
 }
 
-/// Root sees what there is, in all files of debugfs, and a connection that grows.
-fn root(lab: &Lab) -> Result<()> {
+/// Root sees all endpoints in all files of debugfs, and a connection whose counts grow.
+fn root_sees_all_endpoints(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     for file in ["links", "endpoints", "windows", "marks", "pins"] {
         let text = lab.node(1).read(&format!("{DEBUGFS}/{file}"))?;
@@ -138,7 +139,7 @@ fn root(lab: &Lab) -> Result<()> {
         "{seen:#}"
     );
 
-    // Pings go back and forth for as long as they are looked at.
+    // Pings go on as long as the test reads the files.
     let pings = ["ping", "1", "-q", "-c", "100000", "-i", "0.01"];
     let client = scif::start_tool(lab, 0, &pings)?;
     let connected = wait_until("node 1 sees a connection", lab.hang_limit(20), || {
@@ -146,12 +147,11 @@ fn root(lab: &Lab) -> Result<()> {
         let found = endpoints(&seen, "connected")
             .first()
             .map(|&each| each.clone());
-        Ok(found.filter(|each| each["received_bytes"].as_u64() > Some(0)))
+        // The server answers a ping after it has received it.
+        let counts = ["received_bytes", "sent_messages"];
+        Ok(found.filter(|each| counts.iter().all(|&count| each[count].as_u64() > Some(0))))
     })?;
-    ensure!(
-        connected["sent_messages"].as_u64() > Some(0),
-        "{connected:#}"
-    );
+    ensure!(connected["name"] == "scif", "{connected:#}");
     let top = scif::run_tool(lab, 1, &["top", "-n", "2", "-d", "1", "--json"])?.success()?;
     for line in top.stdout().lines() {
         let refresh: Value = serde_json::from_str(line)?;
@@ -171,8 +171,8 @@ fn root(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 1)
 }
 
-/// Others see the nodes, and what is their own.
-fn ordinary_user(lab: &Lab) -> Result<()> {
+/// Another user sees the nodes, and the user's own endpoints.
+fn user_sees_own_endpoints(lab: &Lab) -> Result<()> {
     let user = "setpriv --reuid=1234 --regid=1234 --clear-groups";
     let server = Server::start(lab, 1)?;
     let seen = status(lab, 1, user)?;
@@ -209,7 +209,7 @@ fn ordinary_user(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Runs a script that prints its process ID and what fdinfo says of its open device.
+/// Runs a script that prints its process id and the fdinfo of its open device.
 fn own_and_said(lab: &Lab, script: &str) -> Result<(String, String)> {
     let text = lab.shell(0, script)?;
     let mut lines = text.lines().map(str::to_owned);
@@ -217,14 +217,14 @@ fn own_and_said(lab: &Lab, script: &str) -> Result<(String, String)> {
     pair.with_context(|| format!("not two lines: {text}"))
 }
 
-/// fdinfo names the process that opened the device, and none once that has gone.
-fn process_ids(lab: &Lab) -> Result<()> {
+/// fdinfo names the process that opened the device, and no process once that one has ended.
+fn fdinfo_names_opener(lab: &Lab) -> Result<()> {
     let (own, said) = own_and_said(
         lab,
         "exec 9<>/dev/scif; echo $$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
     )?;
     ensure!(own == said, "process {own} opened it, fdinfo says {said}");
-    // It is gone, and the file is still open.
+    // The process has ended, but the file is still open.
     let said = lab.shell(
         0,
         "mkfifo /tmp/process_ids
@@ -236,9 +236,9 @@ fn process_ids(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// fdinfo has the number of the reader's PID namespace, and 0 for a process outside of it. The kernels that are
-/// built here have no such namespaces.
-fn process_ids_in_namespaces(lab: &Lab) -> Result<()> {
+/// fdinfo has the process id in the reader's PID namespace, or 0 if the process is outside of the
+/// namespace. The kernels that the project builds have no such namespaces.
+fn fdinfo_follows_pid_namespace(lab: &Lab) -> Result<()> {
     let (own, said) = own_and_said(
         lab,
         "unshare --pid --fork --mount-proc sh -c \
@@ -257,16 +257,32 @@ fn process_ids_in_namespaces(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// In the order in which they run.
+/// The tests of this file, in the order in which they run.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_operators::events", SCIF_PAIR, events),
-    Test::new("scif_operators::root", SCIF_PAIR, root),
-    Test::new("scif_operators::process_ids", SCIF_PAIR, process_ids),
     Test::new(
-        "scif_operators::process_ids_in_namespaces",
+        "scif_operators::trace_events_match",
         SCIF_PAIR,
-        process_ids_in_namespaces,
+        trace_events_match,
+    ),
+    Test::new(
+        "scif_operators::root_sees_all_endpoints",
+        SCIF_PAIR,
+        root_sees_all_endpoints,
+    ),
+    Test::new(
+        "scif_operators::fdinfo_names_opener",
+        SCIF_PAIR,
+        fdinfo_names_opener,
+    ),
+    Test::new(
+        "scif_operators::fdinfo_follows_pid_namespace",
+        SCIF_PAIR,
+        fdinfo_follows_pid_namespace,
     )
     .on_stock(),
-    Test::new("scif_operators::ordinary_user", SCIF_PAIR, ordinary_user),
+    Test::new(
+        "scif_operators::user_sees_own_endpoints",
+        SCIF_PAIR,
+        user_sees_own_endpoints,
+    ),
 ];

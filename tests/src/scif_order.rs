@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! All that SCIF promises, where writes across the link are seen late and out of order, as PCI Express
-//! allows it (Documentation/pcie-order.rst).
+//! All promises of SCIF, where writes across the link arrive late and out of order, as PCI Express
+//! allows (Documentation/pcie-order.rst).
 //!
-//! One seed of each mode in every run; `lab-tests --weak-order 1-100 scif_order::seeds_flat` and the like
-//! run with more, in one lab.
+//! Each run uses one seed of each mode. `lab-tests --weak-order 1-100 scif_order::seeds_flat` and
+//! the like run with more seeds, in one lab.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -22,7 +22,7 @@ use crate::scif_idt;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
-/// A pair with such an order.
+/// Returns a pair whose writes are reordered.
 const fn weak(seed: u64, engines: WeakOrderEngines, windows: Windows) -> Need {
     Need {
         weak_order: Some(WeakOrder { seed, engines }),
@@ -31,17 +31,17 @@ const fn weak(seed: u64, engines: WeakOrderEngines, windows: Windows) -> Need {
     }
 }
 
-/// Windows that are mapped over all of the peer's memory.
+/// Returns a pair with windows that are mapped over all of the peer's memory.
 pub const fn flat(seed: u64) -> Need {
     weak(seed, WeakOrderEngines::Switch, Windows::Aperture)
 }
 
-/// Small ones that trap.
+/// Returns a pair with small windows that trap.
 pub const fn bounce(seed: u64, engines: WeakOrderEngines) -> Need {
     weak(seed, engines, Windows::Trapped { size: 1 << 20 })
 }
 
-/// An aperture whose windows trap: stores of processors are held, too.
+/// Returns a pair with an aperture whose windows trap, so CPU stores are delayed, too.
 pub const fn arena(seed: u64) -> Need {
     Need {
         weak_order: Some(WeakOrder {
@@ -52,7 +52,7 @@ pub const fn arena(seed: u64) -> Need {
     }
 }
 
-/// Something has overtaken something, or nothing was tried.
+/// Checks that some writes have overtaken others, because otherwise the run tests nothing.
 fn check_overtaken(lab: &Lab) -> Result<()> {
     for (node, counters) in lab.counters()?.iter().enumerate() {
         ensure!(
@@ -69,8 +69,8 @@ fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// What is promised of the order of things, and of ends; the rest of the suite takes minutes where all is staged, and
-/// goes by the same ways.
+/// Runs the cases about order and about closes. The rest of the suite takes minutes where all
+/// transfers are staged, and uses the same paths.
 fn staged(lab: &Lab) -> Result<()> {
     let mut options = vec!["--staged", "both"];
     scif_conformance::add_cases(&mut options, "--only", PROMISES);
@@ -79,14 +79,14 @@ fn staged(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// What is promised of the order of things, and of ends.
+/// Cases about order and about closes.
 const PROMISES: &[&str] = &[
     "access_*", "async_*", "both_*", "close_*", "copies_*", "kill*", "mark_*", "ordered",
     "signal_*", "sync_*", "wait_*",
 ];
 
-/// Cases in which one end is told of what the other one has written, by whatever way, and that take no more than a
-/// few seconds where each store traps.
+/// Cases in which one end is notified of data that the other end has written, by any path. They
+/// take no more than a few seconds where each store traps.
 const TOLD: &[&str] = &[
     "access_*",
     "async_*",
@@ -120,13 +120,13 @@ const TOLD: &[&str] = &[
     "wait_self",
 ];
 
-/// More of them, which take longer there.
+/// Further such cases, which take longer where each store traps.
 const TOLD_AT_LENGTH: &[&str] = &[
     "close_churn",
     "close_process_ends",
     "close_simultaneous",
     "killed_peer",
-    // A pattern, as a name stands for all of which it is a part.
+    // This is a pattern, because a plain name matches all names that contain it.
     "[o]rdered",
     "poll_closed_data",
     "recv_*",
@@ -142,7 +142,7 @@ const TOLD_AT_LENGTH: &[&str] = &[
     "wait_threads",
 ];
 
-/// How the suite is to be run in such a lab.
+/// Returns the topology and the options with which the suite runs in this lab.
 pub fn topology(lab: &Lab) -> (&'static str, Vec<&'static str>) {
     let topology = match lab.nodes() {
         3 => "three",
@@ -168,22 +168,23 @@ fn run_once(lab: &Lab, cases: &[&str]) -> Result<()> {
     check_overtaken(lab)
 }
 
-/// What depends on the order of writes, with the seed that the lab has; the module stays, for the next one.
+/// Runs the cases that depend on the order of writes, with the lab's seed. The module stays loaded
+/// for the next seed.
 fn seeds(lab: &Lab) -> Result<()> {
     run_once(lab, &[TOLD, TOLD_AT_LENGTH].concat())
 }
 
-/// The same where a store of the processor takes tens of microseconds.
+/// Runs the shorter cases, where a CPU store takes tens of microseconds.
 fn seeds_trapped(lab: &Lab) -> Result<()> {
     run_once(lab, TOLD)
 }
 
-/// All there is.
+/// Runs the whole suite.
 fn whole(lab: &Lab) -> Result<()> {
     run_once(lab, &[])
 }
 
-/// A pair with small windows, in whatever order is asked for.
+/// A pair with small windows, in any order of writes that the user chooses.
 const BOUNCE: Need = Need {
     windows: Windows::Trapped { size: 1 << 20 },
     ..SCIF_PAIR
@@ -191,19 +192,19 @@ const BOUNCE: Need = Need {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_order::flat_1", flat(1), conformance)
+    Test::new("scif_order::flat_seed_1", flat(1), conformance)
         .seconds(300)
         .leaves_disorder()
         .by_name(),
     Test::new(
-        "scif_order::bounce_1",
+        "scif_order::bounce_seed_1",
         bounce(1, WeakOrderEngines::Switch),
         staged,
     )
     .seconds(300)
     .leaves_disorder()
     .by_name(),
-    Test::new("scif_order::arena_1", arena(1), seeds_trapped)
+    Test::new("scif_order::arena_seed_1", arena(1), seeds_trapped)
         .seconds(300)
         .by_name(),
     Test::new("scif_order::seeds_flat", SCIF_PAIR, seeds)

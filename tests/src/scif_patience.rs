@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nobody waits for long because of what another process does, or a peer does not
-//! (tests/programs/scif_patience.c): in bounce mode, where most is up to the peer.
+//! No process waits for long because of the actions of another process, or because a peer does
+//! nothing (tests/programs/scif_patience.c). The tests run in bounce mode, where most depends on
+//! the peer.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -25,18 +26,19 @@ use crate::scif_star::SCIF_STAR;
 
 const PORT: &str = "2451";
 
-/// Two seconds, in which a process that exits waits for its peers, and some for all else.
+/// Limit of a call: two seconds for which an exiting process waits for its peers, and a reserve for
+/// everything else.
 const LIMIT_MILLISECONDS: f64 = 2800.0;
 
-/// What a call, or an exit, may take on this machine.
+/// Returns the limit of a call, or of an exit, on this machine.
 fn limit(lab: &Lab) -> Result<String> {
     let factor = promise::measure(lab, 0)?.max(1.0);
     let limit = LIMIT_MILLISECONDS * factor * f64::from(lab.slowness());
     Ok(format!("{limit:.0}"))
 }
 
-/// Four threads give signals without a pause, all of which go through slots.
-fn greedy(lab: &Lab) -> Result<()> {
+/// Four threads request signals without a pause, all of which go through slots.
+fn greedy_process_delays_no_other(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_patience", &["server", PORT], 600)?;
     let arguments = ["greedy", "1", PORT, &limit(lab)?];
     bystander::beside(lab, 0, || {
@@ -47,8 +49,8 @@ fn greedy(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A process with much under way at a peer that stands still ends.
-fn silent(lab: &Lab) -> Result<()> {
+/// A process with many operations in flight to a hanging peer exits.
+fn exit_with_hanging_peer_ends(lab: &Lab) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_patience", &["server", PORT], 600)?;
     bystander::beside(lab, 0, || exit_from_a_silent_one(lab))?;
     server.signal(15);
@@ -72,14 +74,15 @@ fn exit_from_a_silent_one(lab: &Lab) -> Result<()> {
     scif::check_tap(ended?)
 }
 
-/// In bounce mode, too.
+/// A star in bounce mode.
 const STAR: Need = Need {
     windows: scif_bounce::USUAL.windows,
     ..SCIF_STAR
 };
 
-/// The driver of a bridge goes while the peer behind another one stands still, and much is under way to it.
-fn others_bridge(lab: &Lab) -> Result<()> {
+/// The driver of a bridge is unbound while the peer behind another bridge hangs, with many
+/// operations in flight to it.
+fn unbind_beside_hanging_peer_ends(lab: &Lab) -> Result<()> {
     let link = scif::online(lab, 0, 2)?.link;
     let device = link.strip_prefix("ntb:").context("no bridge")?;
     let driver = lab.shell(
@@ -115,39 +118,41 @@ fn others_bridge(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A read of so many MiB, and a peer that waits for some milliseconds now and then (tests/hostile/slow.patch).
+/// A read of some MiB, and the milliseconds for which a peer waits now and then
+/// (tests/hostile/slow.patch).
 struct Read {
     megabytes: u32,
     waits: u32,
 }
 
 impl Read {
-    /// How long a peer may do nothing for it.
+    /// Returns the time for which a peer may do nothing for this read.
     fn limit(&self) -> Duration {
         BASE + Duration::from_millis(250 * u64::from(self.megabytes))
     }
 
-    /// Reads. Returns whether it was read, and how long that took.
+    /// Reads. Returns whether the read succeeded, and its time.
     fn run(&self, lab: &Lab) -> Result<(bool, Duration)> {
         let waits = self.waits.to_string();
         lab.node(1)
             .write("/sys/module/scif/parameters/push_threshold", &waits)?;
         let size = format!("{}M", self.megabytes);
-        let what = ["bench", "read-bw", "1", "--dma", "--sizes", &size];
+        let command = ["bench", "read-bw", "1", "--dma", "--sizes", &size];
         let how = ["--warm-up", "0", "--iterations", "1", "--depth", "1"];
         let start = Instant::now();
-        let output = scif::run_tool(lab, 0, &[what, how].concat())?;
+        let output = scif::run_tool(lab, 0, &[command, how].concat())?;
         Ok((output.code() == Some(0), start.elapsed()))
     }
 }
 
-/// What the log says of a peer that does nothing.
-const GIVEN_UP: &str = "node 1 is lost: it does not do what it was asked for";
+/// Log message about a peer that does nothing.
+const GIVEN_UP: &str = "node 1 is lost: it has not made requested copies or emptied slots in time";
 
-/// What a peer has that is asked for nothing.
+/// Time for which a peer may do nothing if no data is requested.
 const BASE: Duration = Duration::from_secs(3);
 
-/// A peer that needs longer for a read than it may do nothing is not lost, and one that does nothing is.
+/// A peer is not lost if its read takes longer than it may do nothing. A peer that does nothing is
+/// lost.
 fn slow(lab: &Lab, steady: &Read, least: Duration) -> Result<()> {
     let module = scif_mutants::build(lab, "slow")?;
     scif_mutants::replace(lab, module)?;
@@ -173,8 +178,8 @@ fn slow(lab: &Lab, steady: &Read, least: Duration) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// By its engine, which is under way only at the end: there is time for each byte.
-fn slow_engine(lab: &Lab) -> Result<()> {
+/// The engine reports progress only at the end, so the limit grows with each byte.
+fn slow_engine_keeps_session(lab: &Lab) -> Result<()> {
     let steady = Read {
         megabytes: 16,
         waits: 5000,
@@ -182,8 +187,8 @@ fn slow_engine(lab: &Lab) -> Result<()> {
     slow(lab, &steady, BASE)
 }
 
-/// Through slots: the time begins anew with each of them.
-fn slow_slots(lab: &Lab) -> Result<()> {
+/// Data goes through slots, and the time begins anew with each of them.
+fn slow_slots_keep_session(lab: &Lab) -> Result<()> {
     let steady = Read {
         megabytes: 4,
         waits: 600,
@@ -193,19 +198,41 @@ fn slow_slots(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_patience::greedy", scif_bounce::USUAL, greedy).seconds(120),
-    Test::new("scif_patience::silent", scif_bounce::USUAL, silent).seconds(120),
-    Test::new("scif_patience::others_bridge", STAR, others_bridge)
-        .seconds(120)
-        .by_name(),
-    Test::new("scif_patience::slow_engine", SCIF_PAIR, slow_engine)
-        .seconds(240)
-        .expects(&[GIVEN_UP])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_patience::slow_slots", scif_bounce::USUAL, slow_slots)
-        .seconds(240)
-        .expects(&[GIVEN_UP])
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_patience::greedy_process_delays_no_other",
+        scif_bounce::USUAL,
+        greedy_process_delays_no_other,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_patience::exit_with_hanging_peer_ends",
+        scif_bounce::USUAL,
+        exit_with_hanging_peer_ends,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_patience::unbind_beside_hanging_peer_ends",
+        STAR,
+        unbind_beside_hanging_peer_ends,
+    )
+    .seconds(120)
+    .by_name(),
+    Test::new(
+        "scif_patience::slow_engine_keeps_session",
+        SCIF_PAIR,
+        slow_engine_keeps_session,
+    )
+    .seconds(240)
+    .expects(&[GIVEN_UP])
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_patience::slow_slots_keep_session",
+        scif_bounce::USUAL,
+        slow_slots_keep_session,
+    )
+    .seconds(240)
+    .expects(&[GIVEN_UP])
+    .leaves_disorder()
+    .by_name(),
 ];

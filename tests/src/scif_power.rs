@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Machines that sleep, and machines whose kernel is replaced: their peers are told at once, however
-//! long the heartbeat is, nothing of the old session is left behind, and the links come back.
+//! Machines that sleep, and machines whose kernel is replaced. Their peers are notified at once,
+//! however long the heartbeat timeout is. No resources of the old session remain, and the links
+//! come back.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -28,13 +29,15 @@ use crate::scif_node_loss::other;
 use crate::scif_node_loss::sessions;
 use crate::verdict::Promise;
 
-/// With the heartbeat of a minute or more that labs have: whoever is told sooner was told.
+/// A pair with the labs' heartbeat timeout of a minute or more. A peer that notices the loss sooner
+/// was notified.
 const LOADED_PAIR: Need = Need {
     scif: Loaded::LongHeartbeat,
     ..PAIR
 };
 
-/// From when a kernel begins to start another until the peer, which hangs, reaches nothing of it.
+/// Limit from the time at which a kernel starts its successor until the hanging peer reaches none
+/// of its memory.
 const CLOSED: Promise = Promise {
     name: "a machine that reboots closes its windows",
     seconds: 2.0,
@@ -45,10 +48,13 @@ const SLEEPING_PAIR: Need = Need {
     ..LOADED_PAIR
 };
 
-/// Checks that a node can sleep while processes of both nodes wait for each other and transfers are under
-/// way: all waiters are told, none keeps the node from sleeping, and the link comes back by itself with the
-/// same modules. The node goes to sleep by `command`, which returns when it is awake again; `wake` is called
-/// as soon as the peer's waiters were told.
+/// Checks that a node can sleep while processes of both nodes wait for each other and transfers are
+/// in flight.
+///
+/// All waiting calls have to return, and none may keep the node from sleeping. The link has to come
+/// back by itself with the same modules. The function runs `command` to put the node to sleep,
+/// which returns when the node is awake again. It calls `wake` as soon as the peer's calls have
+/// returned.
 fn falls_asleep(
     lab: &Lab,
     node: usize,
@@ -61,7 +67,7 @@ fn falls_asleep(
     let event = Instant::now();
     let sleeping = lab.spawn(node, ["sh", "-ec", command])?;
     let mut told = None;
-    // First those of the node that stays awake.
+    // Waits first for the processes of the node that stays awake.
     let (own, others): (Vec<_>, Vec<_>) = blocked.into_iter().partition(|one| one.node == node);
     for blocked in others {
         told = Some(blocked.told(lab, event)?);
@@ -83,14 +89,14 @@ fn falls_asleep(
         "a module was loaded anew: {before:?}, then {now:?}"
     );
     for node in 0..2 {
-        not_logged(lab, node, "no sign of life")?;
-        not_logged(lab, node, "transfers go by another one")?;
+        not_logged(lab, node, "no heartbeat")?;
+        not_logged(lab, node, "later ones go by another engine")?;
     }
     copy_works(lab)
 }
 
-/// Runs one of the kernel's tests of itself, which touch no power: processes are frozen, devices suspended, and so
-/// on, up to `level`.
+/// Runs one of the kernel's self-tests of sleep, which touch no power. The kernel freezes
+/// processes, suspends devices and so on, up to `level`.
 fn part_of_sleep(lab: &Lab, node: usize, level: &str, state: &str) -> Result<()> {
     let command = format!(
         "echo 1 >/sys/module/suspend/parameters/pm_test_delay
@@ -102,22 +108,24 @@ fn part_of_sleep(lab: &Lab, node: usize, level: &str, state: &str) -> Result<()>
         .with_context(|| format!("pm_test {level}, {state}"))
 }
 
-/// As far as the kernel goes in its tests of itself.
-fn parts_of_suspend(lab: &Lab) -> Result<()> {
+/// Runs the kernel's self-tests of suspend up to the last level.
+fn suspend_self_tests_pass(lab: &Lab) -> Result<()> {
     part_of_sleep(lab, 0, "freezer", "mem")?;
     part_of_sleep(lab, 1, "devices", "mem")?;
     part_of_sleep(lab, 0, "platform", "freeze")?;
     part_of_sleep(lab, 1, "core", "mem")
 }
 
-/// Tries hibernation up to frozen processes. For the image Linux resets all virtio devices, and the guest's root over
-/// 9p does not survive that. A debug kernel finds no room for an image in a guest's memory.
-fn part_of_hibernation(lab: &Lab) -> Result<()> {
+/// Tries hibernation up to frozen processes. For the image Linux resets all virtio devices, which
+/// the guest's root over 9p does not survive. A debug kernel finds no room for an image in a
+/// guest's memory.
+fn hibernation_freezes_processes(lab: &Lab) -> Result<()> {
     part_of_sleep(lab, 0, "freezer", "disk")
 }
 
-/// In earnest: the guest's devices are reset when it wakes up, the bridge and the engine among them.
-fn suspend_to_ram(lab: &Lab) -> Result<()> {
+/// Suspends nodes to RAM. The guest's devices are reset when it wakes up, the bridge and the engine
+/// among them.
+fn suspend_to_ram_reconnects(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         falls_asleep(lab, node, "echo mem >/sys/power/state", |_| lab.wake(node))
             .with_context(|| format!("node {node}"))?;
@@ -125,11 +133,11 @@ fn suspend_to_ram(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Suspended to idle, a node keeps its devices in their state.
-fn suspend_to_idle(lab: &Lab) -> Result<()> {
+/// Suspends a node to idle, in which its devices keep their state.
+fn suspend_to_idle_reconnects(lab: &Lab) -> Result<()> {
     lab.exec(0, ["modprobe", "-q", "button"])?;
     falls_asleep(lab, 0, "echo freeze >/sys/power/state", |sleeping| {
-        // It does not count before the node is asleep, and from outside that can't be seen.
+        // The button has no effect before the node is asleep, and the test can't see when that is.
         wait_until("the node is awake", lab.hang_limit(60), || {
             lab.press_power_button(0)?;
             sleeping.wait_timeout(Duration::from_millis(500))
@@ -138,10 +146,11 @@ fn suspend_to_idle(lab: &Lab) -> Result<()> {
     })
 }
 
-/// Both sleep, so that neither hears the other's farewell or its first word.
-fn both_sleep(lab: &Lab) -> Result<()> {
+/// Lets both nodes sleep, so that neither receives the other's farewell or its first message.
+fn both_nodes_sleep_and_reconnect(lab: &Lab) -> Result<()> {
     let sleeping = [0, 1].map(|node| lab.spawn(node, ["sh", "-c", "echo mem >/sys/power/state"]));
-    // A node sleeps until it is woken, so the second one is asleep before the first one wakes up.
+    // A node sleeps until the test wakes it, so the second node is asleep before the first one
+    // wakes up.
     for node in [0, 1] {
         lab.wait_until_asleep(node)?;
     }
@@ -155,8 +164,8 @@ fn both_sleep(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
-/// Has node 0 replace its kernel, with these words on the command line, when the returned process has
-/// read the end of its input.
+/// Starts a process on node 0 that replaces the kernel when its input ends, with these words on the
+/// command line.
 fn load_next_kernel(lab: &Lab, words: &[&str]) -> Result<Process> {
     let mut argv = vec![
         scif::program("scif_kexec")?,
@@ -169,7 +178,8 @@ fn load_next_kernel(lab: &Lab, words: &[&str]) -> Result<Process> {
     Ok(process)
 }
 
-/// Waits until node 1 reaches no memory of node 0 through the bridge; returns how long after `event`.
+/// Waits until node 1 reaches no memory of node 0 through the bridge. Returns the time since
+/// `event`.
 fn closed(lab: &Lab, event: Instant) -> Result<Duration> {
     wait_until("the windows are closed", lab.hang_limit(30), || {
         let loot = lab.raid(1, 0, RaidWrites::Nothing)?;
@@ -177,8 +187,10 @@ fn closed(lab: &Lab, event: Instant) -> Result<Duration> {
     })
 }
 
-/// Node 0 runs its next kernel: what the peer reaches of it, until it offers something, is nothing, though
-/// the bridge is a master of the bus again. Then the link comes up.
+/// Checks node 0 after it has started its next kernel.
+///
+/// Until node 0 makes an offer, the peer reaches none of its memory, though the bridge is a bus
+/// master again. Then the link comes up.
 fn begins_anew(lab: &Lab, boot_id: &str, before: &[Seen; 2]) -> Result<()> {
     lab.wait_for_next_kernel(0, boot_id)?;
     for module in &lab.config().modules {
@@ -202,21 +214,24 @@ fn begins_anew(lab: &Lab, boot_id: &str, before: &[Seen; 2]) -> Result<()> {
     copy_works(lab)
 }
 
-/// A kernel starts another in its place while processes of both nodes wait for each other and transfers
-/// run in both directions. The peer is told at once, and the next kernel finds its memory untouched. Kernels that are
-/// built here lie at a fixed place, where kexec can't put another one.
-fn kexec(lab: &Lab) -> Result<()> {
+/// A kernel starts its successor while processes of both nodes wait for each other and transfers
+/// run in both directions.
+///
+/// The peer is notified at once, and the next kernel finds its memory untouched. The test runs on
+/// the stock kernel only: kexec can't load the kernels that the project builds, as these lie at a
+/// fixed address.
+fn kexec_notifies_peer(lab: &Lab) -> Result<()> {
     let before = sessions(lab)?;
     let boot_id = lab.boot_id(0)?;
     let around = Circumstances::before(lab, &[1])?;
-    // Each pattern is written to all memory that is free, and looked at again.
+    // memtest writes each pattern to all free memory, and reads it again.
     let starting = load_next_kernel(lab, &["memtest=4"])?;
     let [_own, others] = Blocked::on_both(lab)?;
     let event = Instant::now();
     starting.close_stdin();
     let told = others.told(lab, event)?;
     TOLD.check(&around, told)?;
-    not_logged(lab, 1, "no sign of life")?;
+    not_logged(lab, 1, "no heartbeat")?;
     begins_anew(lab, &boot_id, &before)?;
     let log = lab.dmesg(0)?;
     ensure!(
@@ -231,8 +246,8 @@ fn kexec(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A peer that does not answer any more does not delay a reboot.
-fn reboot_with_dead_peer(lab: &Lab) -> Result<()> {
+/// A peer that does not answer does not delay a reboot.
+fn dead_peer_delays_no_reboot(lab: &Lab) -> Result<()> {
     let before = sessions(lab)?;
     let boot_id = lab.boot_id(0)?;
     let around = Circumstances::before(lab, &[0])?;
@@ -248,16 +263,20 @@ fn reboot_with_dead_peer(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_power::kexec", LOADED_PAIR, kexec)
-        .seconds(240)
-        .loses_nodes()
-        .leaves_disorder()
-        .on_stock()
-        .by_name(),
     Test::new(
-        "scif_power::reboot_with_dead_peer",
+        "scif_power::kexec_notifies_peer",
         LOADED_PAIR,
-        reboot_with_dead_peer,
+        kexec_notifies_peer,
+    )
+    .seconds(240)
+    .loses_nodes()
+    .leaves_disorder()
+    .on_stock()
+    .by_name(),
+    Test::new(
+        "scif_power::dead_peer_delays_no_reboot",
+        LOADED_PAIR,
+        dead_peer_delays_no_reboot,
     )
     .seconds(120)
     .loses_nodes()
@@ -265,40 +284,48 @@ pub const TESTS: &[Test] = &[
     .on_stock()
     .by_name(),
     Test::new(
-        "scif_power::parts_of_suspend",
+        "scif_power::suspend_self_tests_pass",
         SLEEPING_PAIR,
-        parts_of_suspend,
+        suspend_self_tests_pass,
     )
     .seconds(240)
     .loses_nodes()
     .leaves_disorder()
     .by_name(),
     Test::new(
-        "scif_power::part_of_hibernation",
+        "scif_power::hibernation_freezes_processes",
         SLEEPING_PAIR,
-        part_of_hibernation,
+        hibernation_freezes_processes,
     )
     .seconds(240)
     .loses_nodes()
     .leaves_disorder()
     .on_stock()
     .by_name(),
-    Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
-        .seconds(180)
-        .loses_nodes()
-        .leaves_disorder(),
     Test::new(
-        "scif_power::suspend_to_idle",
+        "scif_power::suspend_to_ram_reconnects",
         SLEEPING_PAIR,
-        suspend_to_idle,
+        suspend_to_ram_reconnects,
+    )
+    .seconds(180)
+    .loses_nodes()
+    .leaves_disorder(),
+    Test::new(
+        "scif_power::suspend_to_idle_reconnects",
+        SLEEPING_PAIR,
+        suspend_to_idle_reconnects,
     )
     .seconds(120)
     .loses_nodes()
     .leaves_disorder()
     .by_name(),
-    Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
-        .seconds(120)
-        .loses_nodes()
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "scif_power::both_nodes_sleep_and_reconnect",
+        SLEEPING_PAIR,
+        both_nodes_sleep_and_reconnect,
+    )
+    .seconds(120)
+    .loses_nodes()
+    .leaves_disorder()
+    .by_name(),
 ];

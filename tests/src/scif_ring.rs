@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Rings of libscif_ring: messages that take no system call (tests/ring/message_ring.c).
+//! Rings of libscif_ring, whose messages take no system call (tests/ring/message_ring.c).
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -18,7 +18,7 @@ use crate::scif_node_loss::USUAL_PAIR;
 const PORT: &str = "2310";
 const QUOTES_PORT: &str = "2311";
 
-/// The test program, as guests see it.
+/// Returns the path of the test program in guests.
 fn program() -> Result<String> {
     scif::built("build/ring-tests/message_ring")
 }
@@ -32,7 +32,7 @@ fn start_server(lab: &Lab, node: usize) -> Result<Process> {
     Ok(server)
 }
 
-/// All that a client tests, against a server on the other node.
+/// Runs all tests of a client against a server on the other node.
 fn client_and_server(lab: &Lab, client: usize, carrier: &str) -> Result<()> {
     let server = 1 - client;
     let serving = start_server(lab, server)?;
@@ -45,9 +45,9 @@ fn client_and_server(lab: &Lab, client: usize, carrier: &str) -> Result<()> {
     scif::check_tap(output)?;
     ensure!(
         calls_are_forbidden || carrier == "connection" || lab.kernel().flavour() != Flavour::Stock,
-        "nobody has looked whether messages take system calls"
+        "the client did not check whether messages take system calls"
     );
-    // The client has told it to end.
+    // The client has asked the server to end.
     serving.wait()?.success()?;
     Ok(())
 }
@@ -68,8 +68,9 @@ fn loopback(lab: &Lab) -> Result<()> {
     scif::check_tap(output)
 }
 
-/// Nothing can be mapped, and the same program runs; but nobody measures a ring that is none.
-fn bounce(lab: &Lab) -> Result<()> {
+/// If windows can't be mapped, the same program runs over the connection. A measurement of rings is
+/// refused.
+fn unmapped_ring_uses_connection(lab: &Lab) -> Result<()> {
     client_and_server(lab, 0, "connection")?;
     let server = scif::Server::start(lab, 1)?;
     let arguments = [
@@ -99,7 +100,7 @@ fn bounce(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// samples/ring/quotes takes quotes from node 1, and says how they have come.
+/// Takes quotes from node 1 with samples/ring/quotes, and checks the carrier that it reports.
 pub fn take_quotes(lab: &Lab, quotes: &str, how: &str) -> Result<()> {
     let output = lab
         .exec(0, [quotes, "1", QUOTES_PORT, "20000"])?
@@ -116,7 +117,7 @@ fn quotes() -> Result<String> {
     libscif::sample("rings/quotes")
 }
 
-/// Its server, on node 1.
+/// Starts the server of quotes on node 1.
 pub fn serve_quotes(lab: &Lab, quotes: &str) -> Result<Process> {
     let server = lab.spawn(1, [quotes, "serve", QUOTES_PORT])?;
     server.wait_for("listening", lab.hang_limit(20))?;
@@ -124,7 +125,7 @@ pub fn serve_quotes(lab: &Lab, quotes: &str) -> Result<Process> {
 }
 
 /// The sample, whose server outlives a client that is killed.
-fn sample(lab: &Lab) -> Result<()> {
+fn sample_server_outlives_client(lab: &Lab) -> Result<()> {
     let quotes = &*quotes()?;
     let server = serve_quotes(lab, quotes)?;
     take_quotes(lab, quotes, "over a mapped ring")?;
@@ -142,7 +143,8 @@ fn sample(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What a program says whose calls wait for a node that goes: nobody is killed, and each call tells.
+/// Checks the output of a program whose calls wait for a lost node: no process is killed, and each
+/// call returns an error.
 fn all_are_told(waiting: Process) -> Result<()> {
     let text = waiting.wait()?.success()?.stdout();
     for call in ["recv", "send", "poll", "stream", "take"] {
@@ -166,7 +168,7 @@ fn start_waiting(lab: &Lab) -> Result<(Process, Process)> {
 }
 
 /// The link goes down while rings are full, empty, and in use.
-fn link(lab: &Lab) -> Result<()> {
+fn link_failure_ends_ring(lab: &Lab) -> Result<()> {
     for _ in 0..3 {
         let (server, waiting) = start_waiting(lab)?;
         lab.set_link(0, 1, false)?;
@@ -179,8 +181,8 @@ fn link(lab: &Lab) -> Result<()> {
     from_0_to_1(lab)
 }
 
-/// The other node's bridge is taken away from it.
-fn unbind(lab: &Lab) -> Result<()> {
+/// The driver of the other node's bridge is unbound.
+fn unbind_ends_ring(lab: &Lab) -> Result<()> {
     const DEVICE: &str = "0000:00:05.0";
     let driver = lab.shell(
         1,
@@ -197,7 +199,7 @@ fn unbind(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Behind an IOMMU, where windows are mapped, and each store to them is trapped by the emulation.
+/// Runs behind an IOMMU, where windows are mapped and the emulation traps each store to them.
 fn arena(lab: &Lab) -> Result<()> {
     client_and_server(lab, 0, "slow")
 }
@@ -209,17 +211,29 @@ pub const TESTS: &[Test] = &[
         .seconds(300)
         .by_name(),
     Test::new("scif_ring::loopback", SCIF_PAIR, loopback).seconds(300),
-    Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce)
-        .seconds(300)
-        .by_name(),
+    Test::new(
+        "scif_ring::unmapped_ring_uses_connection",
+        scif_bounce::USUAL,
+        unmapped_ring_uses_connection,
+    )
+    .seconds(300)
+    .by_name(),
     Test::new("scif_ring::arena", scif_arena::ARENA_PAIR, arena)
         .seconds(300)
         .by_name(),
-    Test::new("scif_ring::sample", SCIF_PAIR, sample),
-    Test::new("scif_ring::link", USUAL_PAIR, link)
-        .seconds(300)
-        .loses_nodes(),
-    Test::new("scif_ring::unbind", USUAL_PAIR, unbind)
+    Test::new(
+        "scif_ring::sample_server_outlives_client",
+        SCIF_PAIR,
+        sample_server_outlives_client,
+    ),
+    Test::new(
+        "scif_ring::link_failure_ends_ring",
+        USUAL_PAIR,
+        link_failure_ends_ring,
+    )
+    .seconds(300)
+    .loses_nodes(),
+    Test::new("scif_ring::unbind_ends_ring", USUAL_PAIR, unbind_ends_ring)
         .seconds(120)
         .loses_nodes(),
 ];

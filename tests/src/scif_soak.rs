@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Hours of mixed load with faults: `make soak HOURS=n`.
 //!
-//! Two nodes copy files, exchange messages and have crowds (tests/fuzz), each with itself and with the other, while the
-//! link goes, a driver is unbound and processes are killed. Crowds of one node must not notice any of it. The time is cut
-//! into parts, hours if there are some; after each, when all is quiet, the memory of both nodes and the latencies are
-//! taken down. The report is in build/soak.
+//! Two nodes copy files, exchange messages and run crowds (tests/fuzz). Some crowds connect to
+//! their own node, others to the other node. Meanwhile the link fails, a driver is unbound and
+//! processes are killed. Crowds that stay on their own node must not notice any of these faults.
+//!
+//! The test divides its time into parts of an hour, or shorter ones in a short run. After each
+//! part, once the nodes are idle, it records the memory of both nodes and the latencies. The report
+//! is in build/soak.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -29,13 +32,13 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 /// The bridge of each node.
 const BRIDGE: &str = "/sys/bus/pci/devices/0000:00:05.0";
 
-/// The fewest parts that there are, so that something can be compared.
+/// The least number of parts, so that a first and a last one can be compared.
 const FEWEST_PARTS: u32 = 4;
 
-/// How much more of the kernel's own memory may be in use after the last part than after the first one.
+/// KiB by which the kernel's unreclaimable memory may grow from the first part to the last one.
 const DRIFT: i64 = 24 << 10;
 
-/// SCIF_SOAK_HOURS; some minutes without it.
+/// Returns the time from `SCIF_SOAK_HOURS`, or some minutes without it.
 fn time() -> Result<Duration> {
     let hours = env::var("SCIF_SOAK_HOURS").unwrap_or_else(|_| "0.05".to_owned());
     let hours: f64 = hours
@@ -44,7 +47,8 @@ fn time() -> Result<Duration> {
     Ok(Duration::try_from_secs_f64(hours * 3600.0)?)
 }
 
-/// A crowd that runs for so many seconds on a node, with the other one or with itself. They have different ports.
+/// Starts a crowd on a node, which connects to `peer` for some seconds. Crowds with the own and
+/// with the other node use different ports.
 fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result<Process> {
     let program = scif::built("target/release/scif-fuzz")?;
     let argv = [
@@ -63,7 +67,7 @@ fn crowd(lab: &Lab, node: usize, peer: usize, seed: u64, seconds: u64) -> Result
         .spawn()
 }
 
-/// Makes something fail; the nodes are online again when it returns.
+/// Causes a fault. The nodes are online again when the function returns.
 fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
     let node = (number / 3 % 2) as usize;
     match number % 3 {
@@ -92,7 +96,7 @@ fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
             Ok("unbound drivers")
         }
         _ => {
-            // In the middle of everything, without a fault of the link.
+            // Kills crowds in the middle of their calls, without a fault of the link.
             let mut copy = Vec::new();
             for beside in 3..6 {
                 let argv = [
@@ -116,7 +120,7 @@ fn fault(lab: &Lab, number: u64) -> Result<&'static str> {
     }
 }
 
-/// Load for some seconds, with faults in it. Counts calls and faults.
+/// Runs the load for some seconds, with faults in it. Counts calls and faults.
 fn round(lab: &Lab, number: u64, seconds: u64, sums: &mut BTreeMap<String, u64>) -> Result<()> {
     let seed = number * 100_000;
     let mut bystanders = Vec::new();
@@ -130,7 +134,7 @@ fn round(lab: &Lab, number: u64, seconds: u64, sums: &mut BTreeMap<String, u64>)
     let mut faults = number * 7;
     while Instant::now() < end {
         let server = Server::start(lab, 1)?;
-        // It fails when the link does, and that is all that it may do.
+        // The copy may fail when the link does, but it must exit by itself.
         let copy = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/soak", "1:soak"])?;
         let messages = [
             "bench",
@@ -142,9 +146,9 @@ fn round(lab: &Lab, number: u64, seconds: u64, sums: &mut BTreeMap<String, u64>)
             "2000",
         ];
         let messages = scif::start_tool(lab, 0, &messages)?;
-        let what = fault(lab, faults)?;
+        let name = fault(lab, faults)?;
         faults += 1;
-        *sums.entry(what.to_owned()).or_default() += 1;
+        *sums.entry(name.to_owned()).or_default() += 1;
         let ended = copy.wait()?.code();
         ensure!(ended.is_some(), "the copy was ended by a signal");
         *sums
@@ -167,10 +171,11 @@ fn round(lab: &Lab, number: u64, seconds: u64, sums: &mut BTreeMap<String, u64>)
     Ok(())
 }
 
-/// What a node has when nobody uses the module: of memory in KiB, and what the module counts.
+/// Returns the memory of an idle node in KiB, and the module's counters.
 fn quiet(lab: &Lab, node: usize) -> Result<BTreeMap<String, u64>> {
     scif::check_idle(lab, node)?;
-    // What is free is not what was cached, and what is to be freed after a grace period is.
+    // Drops caches, so that cached memory counts as free. Memory that waits for a grace period is
+    // freed, too.
     lab.shell(node, "sync; echo 3 >/proc/sys/vm/drop_caches")?;
     let text = lab.shell(node, "cat /proc/meminfo")?;
     let mut row = BTreeMap::new();
@@ -200,7 +205,7 @@ fn quiet(lab: &Lab, node: usize) -> Result<BTreeMap<String, u64>> {
     Ok(row)
 }
 
-/// The latencies of round trips, in microseconds.
+/// Measures the latencies of round trips, in microseconds.
 fn latencies(lab: &Lab) -> Result<Value> {
     let server = Server::start(lab, 1)?;
     let ping = ["ping", "1", "-q", "-c", "500", "-i", "0", "--json"];
@@ -216,7 +221,7 @@ fn latencies(lab: &Lab) -> Result<Value> {
     ))
 }
 
-/// The report as a table of a row for each part.
+/// Formats the report as a table with a row for each part.
 fn table(report: &Value) -> String {
     let empty = Vec::new();
     let mut text = format!(
@@ -249,10 +254,10 @@ fn table(report: &Value) -> String {
         );
     }
     text += "\n";
-    for (what, count) in report["sums"].as_object().into_iter().flatten() {
-        // Numbers of JSON take no width by themselves.
+    for (name, count) in report["sums"].as_object().into_iter().flatten() {
+        // JSON numbers ignore the width of a format string.
         let count = count.to_string();
-        text += &format!("{count:>12} {what}\n");
+        text += &format!("{count:>12} {name}\n");
     }
     text
 }
@@ -266,8 +271,8 @@ fn write(report: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// All of it.
-fn mixed(lab: &Lab) -> Result<()> {
+/// Runs the whole soak test.
+fn mixed_load_with_faults(lab: &Lab) -> Result<()> {
     let time = time()?;
     let parts = (time.as_secs() / 3600).max(FEWEST_PARTS.into()) as u32;
     scif::make_file(lab, "soak", 8 << 20)?;
@@ -299,7 +304,7 @@ fn mixed(lab: &Lab) -> Result<()> {
             .context("no parts")?
             .push(row);
         report["sums"] = json!(sums);
-        // What has been found is there also if the next part fails.
+        // Writes the report now, so that it exists even if the next part fails.
         write(&report)?;
     }
     println!("{}", write(&report)?);
@@ -314,25 +319,29 @@ fn mixed(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// How long the load goes on; a time that can't be read is an error of the test.
+/// Returns the time that the load goes on. The test itself reports a time that can't be parsed.
 fn lasts() -> Duration {
     time().unwrap_or_default()
 }
 
 /// The tests of this file.
-pub const TESTS: &[Test] = &[Test::new("scif_soak::mixed", SCIF_PAIR, mixed)
-    .seconds(300)
-    .lasts(lasts)
-    .loses_nodes()
-    .leaves_disorder()
-    .by_name()];
+pub const TESTS: &[Test] = &[Test::new(
+    "scif_soak::mixed_load_with_faults",
+    SCIF_PAIR,
+    mixed_load_with_faults,
+)
+.seconds(300)
+.lasts(lasts)
+.loses_nodes()
+.leaves_disorder()
+.by_name()];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_report_has_a_row_for_each_part() {
+    fn soak_report_has_a_row_for_each_part() {
         let node = json!({ "SUnreclaim": 1000, "MemAvailable": 2000 });
         let part = |number: u32| {
             let latencies = json!({ "p50_us": 12.4, "p99_us": 99.0 });

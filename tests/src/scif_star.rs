@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Three nodes: node 0 has a link to each of the others, which do not see each other. What
-//! happens on one link does not matter to the other.
+//! Three nodes: node 0 has a link to each of the others, which do not see each other. Events of one
+//! link do not affect the other.
 
 use std::fs;
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub const SCIF_STAR: Need = Need {
     ..STAR
 };
 
-/// The ids of the nodes that a node sees online.
+/// Returns the ids of the nodes that a node sees online.
 fn online_from(lab: &Lab, node: usize) -> Result<Vec<u16>> {
     let mut ids: Vec<u16> = scif::nodes(lab, node)?
         .into_iter()
@@ -40,8 +40,8 @@ fn online_from(lab: &Lab, node: usize) -> Result<Vec<u16>> {
     Ok(ids)
 }
 
-/// The centre sees both others, through a device each; they see the centre.
-fn online(lab: &Lab) -> Result<()> {
+/// The centre sees both other nodes, each through a device. They see the centre.
+fn centre_sees_both_nodes(lab: &Lab) -> Result<()> {
     for (node, expected) in [(0, &[1, 2][..]), (1, &[0]), (2, &[0])] {
         let ids = online_from(lab, node)?;
         ensure!(ids == expected, "node {node} sees {ids:?}");
@@ -55,7 +55,7 @@ fn online(lab: &Lab) -> Result<()> {
 }
 
 /// Copies to both at once, and from both at once.
-fn copies(lab: &Lab) -> Result<()> {
+fn copies_run_at_once(lab: &Lab) -> Result<()> {
     let size = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => 4 << 20,
         Flavour::Debug | Flavour::Kcsan => 2 << 20,
@@ -93,8 +93,8 @@ fn copies(lab: &Lab) -> Result<()> {
     servers.into_iter().try_for_each(Server::stop)
 }
 
-/// One node dies while both are being copied to: the other copy does not notice.
-fn one_dies(lab: &Lab) -> Result<()> {
+/// One node dies while node 0 copies to both: the other copy does not notice.
+fn others_survive_a_lost_node(lab: &Lab) -> Result<()> {
     let (size, some) = match lab.kernel().flavour() {
         Flavour::Stock | Flavour::Plain => (64 << 20, 8 << 20),
         Flavour::Debug | Flavour::Kcsan => (12 << 20, 2 << 20),
@@ -133,7 +133,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
     );
     output.status(4)?;
     unharmed.wait()?.success()?;
-    // Not earlier, as the nodes were busy.
+    // Judged only now, because the nodes were busy before.
     COPY_FAILS.check(&around, took)?;
     ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
     ensure!(online_from(lab, 0)? == [1] && online_from(lab, 1)? == [0]);
@@ -160,8 +160,8 @@ fn load_as(lab: &Lab, node: usize, id: usize) -> Result<()> {
     lab.insmod(node, scif::module(lab)?, &parameters)
 }
 
-/// A node whose id is taken gets no session, and the log says what to do about it.
-fn clash(lab: &Lab) -> Result<()> {
+/// A node whose id is taken gets no session, and the log says how to fix this.
+fn taken_node_id_is_refused(lab: &Lab) -> Result<()> {
     let load = |node, id| load_as(lab, node, id);
     load(0, 0)?;
     load(1, 1)?;
@@ -187,9 +187,9 @@ fn clash(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// A node whose id is taken comes by itself when the one that had it is lost: as the second link to a node takes the
-/// place of the first.
-fn spare(lab: &Lab) -> Result<()> {
+/// A node whose id is taken comes online by itself when the node with that id is lost. A second
+/// link to a node takes over in the same way.
+fn spare_link_takes_over(lab: &Lab) -> Result<()> {
     let load = |node, id| load_as(lab, node, id);
     load(0, 0)?;
     load(1, 1)?;
@@ -214,17 +214,38 @@ fn spare(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_star::online", SCIF_STAR, online),
-    Test::new("scif_star::copies", SCIF_STAR, copies).seconds(180),
-    Test::new("scif_star::one_dies", SCIF_STAR, one_dies)
-        .loses_nodes()
-        .seconds(180)
-        .by_name(),
-    Test::new("scif_star::clash", STAR, clash)
-        .expects(&["its node id is taken by another"])
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_star::spare", STAR, spare)
-        .expects(&["its node id is taken by another"])
-        .leaves_disorder(),
+    Test::new(
+        "scif_star::centre_sees_both_nodes",
+        SCIF_STAR,
+        centre_sees_both_nodes,
+    ),
+    Test::new(
+        "scif_star::copies_run_at_once",
+        SCIF_STAR,
+        copies_run_at_once,
+    )
+    .seconds(180),
+    Test::new(
+        "scif_star::others_survive_a_lost_node",
+        SCIF_STAR,
+        others_survive_a_lost_node,
+    )
+    .loses_nodes()
+    .seconds(180)
+    .by_name(),
+    Test::new(
+        "scif_star::taken_node_id_is_refused",
+        STAR,
+        taken_node_id_is_refused,
+    )
+    .expects(&["its node id is taken by another"])
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_star::spare_link_takes_over",
+        STAR,
+        spare_link_takes_over,
+    )
+    .expects(&["its node id is taken by another"])
+    .leaves_disorder(),
 ];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a node stands, as programs see it (SCIF_NODE_STATUS), and what mappings show once it is
-//! lost (SCIF_MAP_POLICY), while the node goes and comes back.
+//! The status of a node as programs see it (SCIF_NODE_STATUS), and the content of mappings once the
+//! node is lost (SCIF_MAP_POLICY), while the node goes and comes back.
 
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::scif_node_loss::USUAL_PAIR;
 
 const PROGRAM: &str = "scif_status";
 
-/// An epoch, and the boot id that was there with it.
+/// An epoch, and the boot id of that epoch.
 #[derive(Clone, Debug, PartialEq)]
 struct Shown {
     epoch: u64,
@@ -32,7 +32,7 @@ impl Shown {
     }
 }
 
-/// A program on node 0 that follows how node 1 stands.
+/// A program on node 0 that follows the status of node 1.
 struct Follower(Process);
 
 impl Follower {
@@ -42,7 +42,7 @@ impl Follower {
         Ok(follower)
     }
 
-    /// What it has said as the one with this number, from 0; waits for it.
+    /// Waits for the program's report number `number`, counted from 0, and returns it.
     fn nth(&self, lab: &Lab, number: usize) -> Result<Shown> {
         let line = wait_until(
             "the status of node 1 changes",
@@ -61,7 +61,7 @@ impl Follower {
         })
     }
 
-    /// The next two, which are a loss and a return.
+    /// Waits for the next two reports, which are a loss and a return.
     fn loss_and_return(&self, lab: &Lab, number: usize, before: &Shown) -> Result<Shown> {
         let lost = self.nth(lab, number)?;
         ensure!(
@@ -74,9 +74,9 @@ impl Follower {
     }
 }
 
-/// The module of the other node is unloaded and loaded: that is another life. Then the link goes
-/// and comes: that is the same.
-fn reload(lab: &Lab) -> Result<()> {
+/// If the other node reloads the module, its boot id changes. If the link goes and comes back, the
+/// boot id stays the same.
+fn reload_changes_boot_id(lab: &Lab) -> Result<()> {
     scif::online(lab, 0, 1)?;
     let follower = Follower::start(lab)?;
     let first = follower.nth(lab, 0)?;
@@ -104,11 +104,11 @@ fn reload(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The link goes and comes under a program that has the peer's memory mapped.
-fn flap(lab: &Lab) -> Result<()> {
+/// The link goes and comes back under a program that has mapped the peer's memory.
+fn mapping_sees_link_flap(lab: &Lab) -> Result<()> {
     scif::online(lab, 0, 1)?;
     let program = scif::program(PROGRAM)?;
-    // One port for each: that of a process that was dropped may not be free yet.
+    // Each program has its own port, because the port of a dropped process may not be free yet.
     for port in ["2300", "2301", "2302"] {
         let peer = lab.spawn(1, [&program, "peer", port])?;
         peer.wait_for("listening", lab.hang_limit(20))?;
@@ -125,8 +125,9 @@ fn flap(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The link goes and comes back while no work has its turn on either side: the interrupt notes it.
-fn flap_unseen(lab: &Lab) -> Result<()> {
+/// The link goes and comes back while no work item runs on either side. The interrupt handler
+/// records it.
+fn flap_without_work_is_seen(lab: &Lab) -> Result<()> {
     const NODES: [usize; 2] = [0, 1];
     scif::online(lab, 0, 1)?;
     let follower = Follower::start(lab)?;
@@ -138,7 +139,8 @@ fn flap_unseen(lab: &Lab) -> Result<()> {
         hog.wait_for("soon", lab.hang_limit(20))?;
         hogs.push(hog);
     }
-    // Nothing can say when they have begun. If they have not, or are done, the link's work sees it go, as in `flap`.
+    // The test can't find out when the loops have begun. If they have not begun or are done, the
+    // work item of the link sees the link go down, as in `mapping_sees_link_flap`.
     thread::sleep(Duration::from_millis(500));
     let reads = |lab: &Lab| -> Result<[u64; 2]> {
         let counters = lab.counters()?;
@@ -170,15 +172,27 @@ fn flap_unseen(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_status::reload", USUAL_PAIR, reload)
-        .loses_nodes()
-        .seconds(120)
-        .leaves_disorder()
-        .by_name(),
-    Test::new("scif_status::flap", USUAL_PAIR, flap)
-        .loses_nodes()
-        .seconds(120),
-    Test::new("scif_status::flap_unseen", USUAL_PAIR, flap_unseen)
-        .loses_nodes()
-        .seconds(120),
+    Test::new(
+        "scif_status::reload_changes_boot_id",
+        USUAL_PAIR,
+        reload_changes_boot_id,
+    )
+    .loses_nodes()
+    .seconds(120)
+    .leaves_disorder()
+    .by_name(),
+    Test::new(
+        "scif_status::mapping_sees_link_flap",
+        USUAL_PAIR,
+        mapping_sees_link_flap,
+    )
+    .loses_nodes()
+    .seconds(120),
+    Test::new(
+        "scif_status::flap_without_work_is_seen",
+        USUAL_PAIR,
+        flap_without_work_is_seen,
+    )
+    .loses_nodes()
+    .seconds(120),
 ];

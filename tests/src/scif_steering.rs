@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who sleeps is interrupted where he sleeps: counted by processor, for processes that stay where they
-//! were put. To wake somebody on another processor costs an interrupt between the two more.
+//! A sleeper is interrupted on the CPU on which it sleeps. The tests count interrupts by CPU, for
+//! processes that stay on their CPU. A wake-up from another CPU costs an additional interrupt
+//! between the two.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -15,10 +16,11 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 
 const ROUND_TRIPS: u64 = 500;
 
-/// The vectors of a bridge are tried one by one at most, and there is a connection to be made and ended.
+/// Number of round trips in which steering has to settle. It may try each vector of a bridge, and a
+/// connection is made and closed.
 const TRIALS: u64 = 80;
 
-/// How often the NTB of a node has interrupted each of its processors.
+/// Returns how often the NTB of a node has interrupted each of its CPUs.
 fn by_processor(lab: &Lab, node: usize) -> Result<Vec<u64>> {
     let text = lab.node(node).read("/proc/interrupts")?;
     let processors = text.lines().next().context("nothing there")?;
@@ -32,8 +34,9 @@ fn by_processor(lab: &Lab, node: usize) -> Result<Vec<u64>> {
     Ok(sums)
 }
 
-/// Two processes that sleep for each other's messages, each on a processor of its node; all four ways.
-fn sleepers(lab: &Lab) -> Result<()> {
+/// Two processes sleep for each other's messages, each on a CPU of its node, in all four
+/// combinations.
+fn sleeper_is_woken_on_its_cpu(lab: &Lab) -> Result<()> {
     scif::with_parameter(lab, "busy_poll_us", "0", || sleep_at_once(lab))
 }
 
@@ -67,16 +70,16 @@ fn sleep_at_once(lab: &Lab) -> Result<()> {
                 .map(|(a, b)| a - b)
                 .collect();
             println!("      {processors:?}: node {node} was interrupted {rose:?} times");
-            ensure!(rose.len() == 2, "not two processors");
+            ensure!(rose.len() == 2, "not two CPUs");
             let (here, elsewhere) = (rose[processors[node]], rose[1 - processors[node]]);
             ensure!(
                 here >= ROUND_TRIPS / 2,
-                "who sleeps on processor {} of node {node} was woken from elsewhere: {rose:?}",
+                "another CPU has woken the sleeper on CPU {} of node {node}: {rose:?}",
                 processors[node]
             );
             ensure!(
                 elsewhere <= TRIALS,
-                "processor {} of node {node} was interrupted for who sleeps on the other: {rose:?}",
+                "CPU {} of node {node} was interrupted for a sleeper on the other CPU: {rose:?}",
                 1 - processors[node]
             );
         }
@@ -86,10 +89,18 @@ fn sleep_at_once(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_steering::sleepers", SCIF_PAIR, sleepers)
-        .seconds(180)
-        .by_name(),
-    Test::new("scif_steering::gen3", GEN3, sleepers)
-        .seconds(180)
-        .by_name(),
+    Test::new(
+        "scif_steering::sleeper_is_woken_on_its_cpu",
+        SCIF_PAIR,
+        sleeper_is_woken_on_its_cpu,
+    )
+    .seconds(180)
+    .by_name(),
+    Test::new(
+        "scif_steering::gen3_sleeper_is_woken_on_its_cpu",
+        GEN3,
+        sleeper_is_woken_on_its_cpu,
+    )
+    .seconds(180)
+    .by_name(),
 ];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Apertures that are made of several memory windows of a bridge.
+//! Apertures that consist of several memory windows of a bridge.
 //!
-//! The tests of arena and bounce mode have such ones, too; here is what is about where one window ends and the next
-//! begins, and how many are used.
+//! The tests of arena and bounce mode have such apertures, too. These tests are about the seam
+//! between two windows, and about the number of windows that are used.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -19,10 +19,10 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 
 const PORT: &str = "2403";
 
-/// Half of a node's memory, of which those with the debug kernel have more otherwise.
+/// Half of a node's memory. By default, nodes with the debug kernel have more memory.
 const HALF: u64 = 256 << 20;
 
-/// No window covers the memory of a node, but two do.
+/// A pair in which two windows together cover the memory of a node, but one does not.
 const FLAT_PAIR: Need = Need {
     windows: Windows::Trapped { size: HALF },
     append: &["mem=512M"],
@@ -41,7 +41,8 @@ fn check_links(lab: &Lab, mode: &str, len: u64) -> Result<()> {
     scif_idt::check_links(lab, &wanted)
 }
 
-/// A registered window of so many MiB is read and written in all ways, across the ends of all pages.
+/// Reads and writes a registered window of `mebibytes` MiB in all ways, across the ends of all
+/// pages.
 fn cross(lab: &Lab, mebibytes: &str) -> Result<()> {
     let server = scif::start_server(lab, 1, "scif_seam", &["server", PORT], 600)?;
     scif::run_tap(lab, 0, "scif_seam", &["client", "1", PORT, mebibytes], 300)?;
@@ -50,13 +51,13 @@ fn cross(lab: &Lab, mebibytes: &str) -> Result<()> {
     Ok(())
 }
 
-/// It finds no place in one of the two windows alone.
-fn arena(lab: &Lab) -> Result<()> {
+/// The window does not fit into one of the two memory windows alone.
+fn arena_window_spans_seam(lab: &Lab) -> Result<()> {
     cross(lab, "24")
 }
 
-/// Memory on both sides of the seam, which bus addresses lie where is left to chance.
-fn flat(lab: &Lab) -> Result<()> {
+/// The window has memory on both sides of the seam. The bus addresses are random.
+fn flat_window_spans_seam(lab: &Lab) -> Result<()> {
     check_links(lab, "flat", 2 * HALF)?;
     for node in 0..lab.nodes() {
         let log = lab.dmesg(node)?;
@@ -68,17 +69,26 @@ fn flat(lab: &Lab) -> Result<()> {
     cross(lab, "64")
 }
 
-/// An administrator can have fewer than there are.
-fn one(lab: &Lab) -> Result<()> {
+/// An administrator can limit the number of windows that are used.
+fn window_limit_is_kept(lab: &Lab) -> Result<()> {
     check_links(lab, "bounce", 64 << 10)
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_windows::arena", scif_arena::ARENA_PAIR, arena).seconds(120),
-    Test::new("scif_windows::flat", FLAT_PAIR, flat)
-        .seconds(300)
-        .by_name(),
+    Test::new(
+        "scif_windows::arena_window_spans_seam",
+        scif_arena::ARENA_PAIR,
+        arena_window_spans_seam,
+    )
+    .seconds(120),
+    Test::new(
+        "scif_windows::flat_window_spans_seam",
+        FLAT_PAIR,
+        flat_window_spans_seam,
+    )
+    .seconds(300)
+    .by_name(),
     Test::new(
         "scif_windows::conformance",
         FLAT_PAIR,
@@ -87,5 +97,10 @@ pub const TESTS: &[Test] = &[
     .seconds(300)
     .leaves_disorder()
     .by_name(),
-    Test::new("scif_windows::one", scif_bounce::SMALL, one).by_name(),
+    Test::new(
+        "scif_windows::window_limit_is_kept",
+        scif_bounce::SMALL,
+        window_limit_is_kept,
+    )
+    .by_name(),
 ];

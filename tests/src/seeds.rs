@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The orders of writes that tests are run in: of one seed, or of a range of them, one after the other;
-//! and with which of them a test has failed.
+//! The orders of writes that tests run in: the order of one seed, or of each seed of a range. Also
+//! the order with which a test has failed.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use indicatif::ProgressStyle;
 use lab::WeakOrder;
 use lab::WeakOrderEngines;
 
-/// Seeds, and where the engines are in all of them.
+/// Seeds, and the place of the engines, which is the same for all seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds {
     seeds: RangeInclusive<u64>,
@@ -19,7 +19,7 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// From `7`, `1-100`, or either with `,root`.
+    /// Parses `7`, `1-100`, or either with `,root`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (seeds, place) = text.split_once(',').unwrap_or((text, "switch"));
         let (first, last) = seeds.split_once('-').unwrap_or((seeds, seeds));
@@ -37,21 +37,21 @@ impl Seeds {
         })
     }
 
-    /// The order of each seed.
+    /// Returns the order of each seed.
     pub fn orders(&self) -> impl Iterator<Item = WeakOrder> {
         let engines = self.engines;
         let order = move |seed| WeakOrder { seed, engines };
         self.seeds.clone().map(order)
     }
 
-    /// What shows how far a run of so many tests in each of them is: on a terminal, and if there are
-    /// several.
+    /// Returns a progress bar for a run of this many tests with each seed. It shows only on a
+    /// terminal, and if there are several seeds.
     pub fn progress(&self, tests: usize) -> ProgressBar {
         let runs = self.seeds.clone().count() * tests;
         if runs < 2 {
             return ProgressBar::hidden();
         }
-        // Hidden where there is no terminal.
+        // The bar is hidden if there is no terminal.
         let bar = ProgressBar::new(runs as u64);
         let template = "{bar:30} {pos} of {len} ({elapsed}, about {eta} left)  {msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -74,9 +74,9 @@ impl fmt::Display for Seeds {
 
 /// A test that has failed.
 pub struct Failed {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// The order of writes that it was run in, if it has none of its own.
+    /// The order of writes of the run, unless the test has an order of its own.
     pub order: Option<WeakOrder>,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Failed {
     }
 }
 
-/// An order as `--weak-order` takes it.
+/// Formats an order as an argument of `--weak-order`.
 fn argument(order: WeakOrder) -> String {
     let WeakOrder { seed, engines } = order;
     match engines {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_are_one_or_a_range() {
+    fn seeds_parse_as_one_number_or_a_range() {
         for text in ["7", "7,root", "7,switch"] {
             let seeds = Seeds::parse(text).unwrap();
             let orders: Vec<_> = seeds.orders().collect();

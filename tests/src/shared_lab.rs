@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The lab that tests with the same machines share, and how it is put in order between two of them.
+//! The lab that tests with the same machines share, and how the runner puts it in order between two
+//! of them.
 //!
-//! The next test may want the module loaded otherwise, and the last one may have left a node dead, a driver unbound
-//! or a module loaded (`Leaves::Disorder`). Then dead nodes are booted again, drivers bound and modules unloaded, until
-//! each node is as it was after its boot, and the module under test is loaded anew. That takes a few seconds; a boot
-//! takes four times as long.
+//! The next test may want the module loaded with other parameters. The last test may have left a
+//! node dead, a driver unbound or a module loaded (`Leaves::Disorder`). In these cases the runner
+//! boots dead nodes again, binds drivers and unloads modules, until each node is as it was after
+//! its boot. Then it loads the module under test anew. This takes a few seconds. A boot takes four
+//! times as long.
 //!
 //! # Invariants
-//! - A module that can't be unloaded is a failure. Anything else that can't be put in order costs another lab.
-//! - On the debug kernel the module is not unloaded between tests: a bug in the kernel's own plx_dma switches lockdep
-//!   off when a user of its engine goes (see `lab::kernel_log`), and what runs later in that lab would be tested less
-//!   than it seems.
+//! - A module that can't be unloaded is a failure. If anything else can't be put in order, the
+//!   runner boots another lab.
+//! - On the debug kernel the module is not unloaded between tests. A bug in the kernel's own
+//!   plx_dma switches lockdep off when a user of its engine goes (see `lab::kernel_log`), and the
+//!   later tests of the lab would run without lockdep.
 
 use std::collections::BTreeSet;
 
@@ -27,19 +30,19 @@ use crate::nodes::for_each_node;
 use crate::scif;
 use crate::scif::Glance;
 
-/// A lab and the state that it is in.
+/// A lab and its state.
 pub struct SharedLab {
-    /// What its machines are.
+    /// The machines of the lab.
     machines: Need,
     lab: Lab,
-    /// How the module is loaded; none if a test has left disorder.
+    /// The parameters with which the module is loaded, or `None` if a test has left disorder.
     module: Option<Loaded>,
-    /// What each node was like after its boot.
+    /// The state of each node after its boot.
     booted: Vec<NodeState>,
 }
 
 impl SharedLab {
-    /// A lab that was just booted for `need`.
+    /// Takes a lab that was just booted for `need`.
     pub fn new(need: &Need, lab: Lab) -> Result<SharedLab> {
         let booted = for_each_node(&lab, |node| NodeState::read(&lab, node))?;
         Ok(SharedLab {
@@ -50,23 +53,24 @@ impl SharedLab {
         })
     }
 
-    /// The lab itself.
+    /// Returns the lab itself.
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
 
-    /// Remembers that a test has left disorder.
+    /// Records that a test has left disorder.
     pub fn leave_disorder(&mut self) {
         self.module = None;
     }
 
-    /// Prepares the lab for a test with this need. Returns false if that takes another lab.
+    /// Prepares the lab for a test with this need. Returns false if the test needs another lab.
     pub fn prepare(&mut self, need: &Need, loses_nodes: bool) -> Result<bool> {
         if self.machines != need.machines() {
             return Ok(false);
         }
         if self.module == Some(need.scif) {
-            // The machine may have become too slow for the heartbeat that living nodes have.
+            // The machine may have become too slow for the default heartbeat, which would declare
+            // living nodes dead.
             let is_outpaced =
                 loses_nodes && need.scif == Loaded::AsUsual && heartbeat::is_too_short(&self.lab)?;
             if !is_outpaced {
@@ -90,7 +94,8 @@ impl SharedLab {
         Ok(true)
     }
 
-    /// Makes each node what it was after its boot. Returns false if one is still another.
+    /// Restores each node to its state after its boot. Returns false if a node still differs from
+    /// that state.
     fn put_in_order(&self) -> Result<bool> {
         let lab = &self.lab;
         for node in 0..lab.nodes() {
@@ -105,7 +110,7 @@ impl SharedLab {
             }
         }
         let restored = for_each_node(lab, |node| {
-            // A bridge's buffers are in one piece each, as large as its windows.
+            // Each buffer of a bridge is contiguous and as large as one of its windows.
             let compact = "/proc/sys/vm/compact_memory";
             lab.shell(node, &format!("[ ! -e {compact} ] || echo 1 >{compact}"))?;
             let booted = &self.booted[node];
@@ -118,11 +123,11 @@ impl SharedLab {
     }
 }
 
-/// What a node has loaded, and what drives its devices.
+/// The modules that a node has loaded, and the drivers of its devices.
 #[derive(PartialEq, Eq)]
 struct NodeState {
     modules: BTreeSet<String>,
-    /// PCI devices that have a driver, and its name.
+    /// Pairs of a PCI device and the name of its driver.
     drivers: BTreeSet<(String, String)>,
 }
 
@@ -138,8 +143,8 @@ impl NodeState {
         })
     }
 
-    /// Unloads what was not loaded, loads what is not any more, and binds drivers. Commands may fail: the result is
-    /// looked at afterwards.
+    /// Unloads added modules, loads missing ones, and binds drivers. Commands may fail: the caller
+    /// checks the result.
     fn restore(&self, lab: &Lab, node: usize) -> Result<()> {
         let now = NodeState::read(lab, node)?;
         let mut script = String::new();
@@ -149,7 +154,8 @@ impl NodeState {
             .map(|s| &**s)
             .collect();
         if !more.is_empty() {
-            // Users before what they use, in any order that there may be.
+            // A module can go only after its users. Repeating the command covers each order of
+            // dependencies.
             let names = more.join(" ");
             script += &format!("for i in 1 2 3 4; do rmmod {names} 2>/dev/null; done\n");
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The conformance suite of SISCI (tests/sisci) on one node without any device, on two nodes and on
-//! three. After it nothing may be left, as after that of SCIF.
+//! three. Afterwards no resources may remain, as after the suite of SCIF.
 
 use anyhow::Result;
 use lab::Lab;

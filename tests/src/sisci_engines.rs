@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Transfers of SISCI whose engine is lost under them: their queues say so, each for itself
+//! SISCI transfers whose engine is lost while they run. Each queue reports its own failure
 //! (tests/sisci/engine.c).
 
 use anyhow::Context;
@@ -12,15 +12,15 @@ use crate::need::Need;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// A pair whose engines take a second for two of the program's transfers: its driver can be taken away
-/// meanwhile.
+/// A pair whose engines take a second for two of the program's transfers, so that the test can
+/// unbind the driver meanwhile.
 const SLOW_ENGINE: Need = Need {
     engine_rate: Some(2_000_000),
     ..SCIF_PAIR
 };
 
 fn fail(lab: &Lab, how: &str) -> Result<()> {
-    // The engine's, though the CPU is faster.
+    // Makes the engine copy, though the CPU is faster.
     scif::set_parameter(lab, "dma_threshold", "0")?;
     let serve = [scif::built("build/sisci/sisci-loss")?, "serve".to_owned()];
     let server = lab
@@ -45,24 +45,32 @@ fn fail(lab: &Lab, how: &str) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
-/// A program that only polls sees the end of both queues.
-fn polled(lab: &Lab) -> Result<()> {
+/// A program that only polls sees both queues fail.
+fn poll_sees_both_failures(lab: &Lab) -> Result<()> {
     fail(lab, "polled")
 }
 
-/// A wait for the second queue leaves the first one its failure.
-fn waited(lab: &Lab) -> Result<()> {
+/// A wait for the second queue does not consume the failure of the first one.
+fn wait_keeps_other_failure(lab: &Lab) -> Result<()> {
     fail(lab, "waited")
 }
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("sisci_engines::polled", SLOW_ENGINE, polled)
-        .seconds(120)
-        .loses_engine()
-        .by_name(),
-    Test::new("sisci_engines::waited", SLOW_ENGINE, waited)
-        .seconds(120)
-        .loses_engine()
-        .by_name(),
+    Test::new(
+        "sisci_engines::poll_sees_both_failures",
+        SLOW_ENGINE,
+        poll_sees_both_failures,
+    )
+    .seconds(120)
+    .loses_engine()
+    .by_name(),
+    Test::new(
+        "sisci_engines::wait_keeps_other_failure",
+        SLOW_ENGINE,
+        wait_keeps_other_failure,
+    )
+    .seconds(120)
+    .loses_engine()
+    .by_name(),
 ];

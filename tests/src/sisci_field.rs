@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs as users of SISCI have them (tests/sisci/field): a performance suite, a replicated store
-//! of keys and values, a video pipeline, a program that forks. They run unmodified over whatever
-//! joins two and three nodes, also when one of the parties is killed or its node is lost.
+//! Programs such as users of SISCI have (tests/sisci/field): a performance suite, a replicated
+//! key-value store, a video pipeline, a program that forks.
+//!
+//! The programs run unmodified over every kind of link, between two and three nodes, also when one
+//! of the parties is killed or its node is lost.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -25,7 +27,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss::USUAL_PAIR;
 use crate::scif_star::SCIF_STAR;
 
-/// The exit status of a party that has lost another.
+/// Exit status of a party that has lost another one.
 const PARTY_LOST: i32 = 4;
 
 const ARENA_STAR: Need = Need {
@@ -44,14 +46,14 @@ const IDT_STAR: Need = Need {
     ..ARENA_STAR
 };
 
-/// Bridges of IDT with windows that are smaller than memory, and no IOMMU.
+/// A lab with IDT bridges, windows that are smaller than memory, and no IOMMU.
 const IDT_SMALL: Need = Need {
     iommu: Iommu::None,
     windows: Windows::Trapped { size: 1 << 20 },
     ..scif_idt::GUARDED
 };
 
-/// A star with the heartbeat that users have.
+/// A star with the default heartbeat.
 const USUAL_STAR: Need = Need {
     scif: Loaded::AsUsual,
     ..SCIF_STAR
@@ -76,10 +78,10 @@ const EXPERIMENTS: &[&str] = &[
     "data_stream",
 ];
 
-/// Those that store to maps of remote memory, or read there.
+/// Number of experiments that store to maps of remote memory, or read there.
 const BY_MAP: usize = 6;
 
-/// How the primary puts its stores in order.
+/// Ways in which the primary orders its stores.
 const ORDERS: &[&str] = &[
     "sfence",
     "flush_null",
@@ -90,10 +92,10 @@ const ORDERS: &[&str] = &[
     "memcpy",
 ];
 
-/// Records of a store: enough for both of its ways, one at a time and several at once.
+/// Number of records of a store: enough for both modes, one at a time and several at once.
 const RECORDS: u32 = 60;
 
-/// A node's id in SISCI.
+/// Returns a node's id in SISCI.
 fn id(node: usize) -> String {
     (4 * (node + 1)).to_string()
 }
@@ -110,7 +112,7 @@ fn waits(lab: &Lab, process: &Process, said: &str) -> Result<()> {
         .with_context(|| format!("{}{}", process.stdout(), process.stderr()))
 }
 
-/// The program ends by itself, with that status.
+/// Waits until the program ends by itself, and checks its status.
 fn ends(lab: &Lab, process: &Process, status: i32) -> Result<Output> {
     let hangs = || format!("it hangs: {}{}", process.stdout(), process.stderr());
     process
@@ -139,7 +141,7 @@ fn kill(lab: &Lab, victim: &Process) -> Result<()> {
     Ok(())
 }
 
-/// Does each of these, and tells of all that fail.
+/// Runs the work for each item, and reports all failures.
 fn each<T: std::fmt::Display + Copy>(
     of: &[T],
     mut work: impl FnMut(T) -> Result<()>,
@@ -167,7 +169,7 @@ fn experiment(lab: &Lab, name: &str, said: &str) -> Result<()> {
     ends_saying(lab, &server, 0, "served")
 }
 
-/// Experiments that need maps say "no map" where there are none, and only there.
+/// Experiments that need maps print "no map" where there are none, and only there.
 fn experiments(lab: &Lab, mapped: bool) -> Result<()> {
     let (by_map, others) = EXPERIMENTS.split_at(BY_MAP);
     let said = if mapped { "ok" } else { "no map" };
@@ -187,8 +189,8 @@ fn perf_without_maps(lab: &Lab) -> Result<()> {
     experiments(lab, false)
 }
 
-/// The server is lost in the midst of each experiment; then, once, the client.
-fn perf_killed(lab: &Lab) -> Result<()> {
+/// The server is killed in the middle of each experiment. One experiment also loses its client.
+fn perf_reports_killed_server(lab: &Lab) -> Result<()> {
     let looped = |name: &str| -> Result<[Process; 2]> {
         let server = start(lab, 1, "perf", &["server"])?;
         waits(lab, &server, "serving")?;
@@ -208,8 +210,8 @@ fn perf_killed(lab: &Lab) -> Result<()> {
     })
 }
 
-/// The server's node is lost.
-fn perf_node(lab: &Lab) -> Result<()> {
+/// The server's node is killed.
+fn perf_reports_lost_node(lab: &Lab) -> Result<()> {
     for name in ["dma_poll", "two_queues", "pio"] {
         let server = start(lab, 1, "perf", &["server"])?;
         waits(lab, &server, "serving")?;
@@ -226,7 +228,7 @@ fn perf_node(lab: &Lab) -> Result<()> {
 
 // --- The replicated store ---
 
-/// A primary on node 0, and replicas.
+/// A primary on node 0, and its replicas.
 struct Store {
     primary: Process,
     replicas: Vec<Process>,
@@ -255,9 +257,10 @@ impl Store {
         }
     }
 
-    /// All end well, with so many records each.
+    /// Checks that all parties end with success, with this number of records each.
     fn ends(&self, lab: &Lab, records: u32, lanes: u32) -> Result<()> {
-        // A replica that has found something wrong says so; its primary would only forget it.
+        // Checks the replicas first: a replica reports a fault, but its primary would only give up
+        // the replica.
         let replicas = each(&Vec::from_iter(0..self.replicas.len()), |which| {
             let output = ends(lab, &self.replicas[which], 0)?;
             for lane in 0..lanes {
@@ -292,7 +295,7 @@ fn kvstore_three(lab: &Lab) -> Result<()> {
     stores(lab, &[0, 1, 2])
 }
 
-/// Whoever is left when a replica has gone goes on, and has everything.
+/// If a replica is lost, the other parties continue, and have all records.
 fn goes_on(lab: &Lab, store: &Store, lost: usize) -> Result<()> {
     let Store { primary, replicas } = store;
     let said = format!("replica {} is lost", id(lost));
@@ -314,7 +317,7 @@ fn goes_on(lab: &Lab, store: &Store, lost: usize) -> Result<()> {
     Ok(())
 }
 
-fn kvstore_killed(lab: &Lab) -> Result<()> {
+fn kvstore_notices_killed_process(lab: &Lab) -> Result<()> {
     for order in ["flush", "check"] {
         let store = Store::start(lab, &[0, 1, 2], 0, order, 1)?;
         waits(lab, &store.primary, "has stored 100")?;
@@ -330,7 +333,7 @@ fn kvstore_killed(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn kvstore_node(lab: &Lab) -> Result<()> {
+fn kvstore_outlives_replica_node(lab: &Lab) -> Result<()> {
     let store = Store::start(lab, &[0, 1, 2], 0, "check", 1)?;
     waits(lab, &store.primary, "has stored 100")?;
     lab.kill(2)?;
@@ -339,7 +342,7 @@ fn kvstore_node(lab: &Lab) -> Result<()> {
 
 // --- The pipeline ---
 
-/// Capture, filter and sink.
+/// Starts the pipeline: capture, filter and sink.
 fn pipeline(lab: &Lab, nodes: [usize; 3], frames: u32, how: &str) -> Result<[Process; 3]> {
     let [capture, filter, sink] = nodes.map(id);
     let filters = ["filter", &*capture, &*sink, how];
@@ -383,14 +386,14 @@ fn pipeline_three_without_maps(lab: &Lab) -> Result<()> {
     frames(lab, [1, 0, 2], false)
 }
 
-fn pipeline_killed(lab: &Lab) -> Result<()> {
+fn pipeline_reports_killed_stage(lab: &Lab) -> Result<()> {
     for (victim, how) in [(0, "pio"), (1, "pio"), (1, "dma"), (2, "pio"), (2, "dma")] {
         let stages = pipeline(lab, [1, 0, 2], 0, how)?;
         waits(lab, &stages[0], "under way")?;
         kill(lab, &stages[victim])?;
         for (number, stage) in stages.iter().enumerate() {
             if number != victim {
-                ends_saying(lab, stage, PARTY_LOST, "somebody is lost")
+                ends_saying(lab, stage, PARTY_LOST, "another stage is lost")
                     .with_context(|| format!("stage {number} after {victim} by {how}"))?;
             }
         }
@@ -398,13 +401,13 @@ fn pipeline_killed(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The node of the sink is lost.
-fn pipeline_node(lab: &Lab) -> Result<()> {
+/// The sink's node is killed.
+fn pipeline_reports_lost_node(lab: &Lab) -> Result<()> {
     let stages = pipeline(lab, [1, 0, 2], 0, "pio")?;
     waits(lab, &stages[0], "under way")?;
     lab.kill(2)?;
     for stage in &stages[..2] {
-        ends_saying(lab, stage, PARTY_LOST, "somebody is lost")?;
+        ends_saying(lab, stage, PARTY_LOST, "another stage is lost")?;
     }
     Ok(())
 }
@@ -506,35 +509,40 @@ pub const TESTS: &[Test] = &[
         .seconds(120)
         .by_name(),
     with_losses(Test::new(
-        "sisci_field::perf_killed",
+        "sisci_field::perf_reports_killed_server",
         USUAL_PAIR,
-        perf_killed,
-    ))
-    .by_name(),
-    with_losses(Test::new("sisci_field::perf_node", USUAL_PAIR, perf_node)).by_name(),
-    with_losses(Test::new(
-        "sisci_field::kvstore_killed",
-        USUAL_STAR,
-        kvstore_killed,
+        perf_reports_killed_server,
     ))
     .by_name(),
     with_losses(Test::new(
-        "sisci_field::pipeline_killed",
-        USUAL_STAR,
-        pipeline_killed,
+        "sisci_field::perf_reports_lost_node",
+        USUAL_PAIR,
+        perf_reports_lost_node,
     ))
     .by_name(),
     with_losses(Test::new(
-        "sisci_field::kvstore_node",
+        "sisci_field::kvstore_notices_killed_process",
         USUAL_STAR,
-        kvstore_node,
+        kvstore_notices_killed_process,
+    ))
+    .by_name(),
+    with_losses(Test::new(
+        "sisci_field::pipeline_reports_killed_stage",
+        USUAL_STAR,
+        pipeline_reports_killed_stage,
+    ))
+    .by_name(),
+    with_losses(Test::new(
+        "sisci_field::kvstore_outlives_replica_node",
+        USUAL_STAR,
+        kvstore_outlives_replica_node,
     ))
     .leaves_disorder()
     .by_name(),
     with_losses(Test::new(
-        "sisci_field::pipeline_node",
+        "sisci_field::pipeline_reports_lost_node",
         USUAL_STAR,
-        pipeline_node,
+        pipeline_reports_lost_node,
     ))
     .leaves_disorder()
     .by_name(),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Stores with a checked sequence, DMA with callbacks and interrupts over SISCI, all at once, when the
-//! other side's process is killed, its node is lost, or the link flaps. What documentation promises
-//! comes, nothing hangs, nothing is left (the harness looks).
+//! Losses under SISCI: the other side's process is killed, its node is lost, or the link flaps.
+//!
+//! Meanwhile stores with a checked sequence, DMA with callbacks, and interrupts run at once. The
+//! events that the documentation promises come, nothing hangs, and no resources remain (the harness
+//! checks).
 
 use anyhow::Context;
 use anyhow::Result;
@@ -14,7 +16,7 @@ use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_node_loss::USUAL_PAIR;
 
-/// Both sides, in the midst of it: the one that is used on node 1, the one that uses it on node 0.
+/// Both sides, in the middle of their work: the server on node 1, and its user on node 0.
 struct Sides {
     server: Process,
     user: Process,
@@ -41,7 +43,8 @@ impl Sides {
         })
     }
 
-    /// The user has said that the other node is out of reach, and what holds meanwhile does.
+    /// Checks that the user has reported the other node as out of reach, and the states that hold
+    /// meanwhile.
     fn out_of_reach(&self, lab: &Lab) -> Result<()> {
         self.user
             .wait_for("out of reach", lab.hang_limit(20))
@@ -49,7 +52,7 @@ impl Sides {
         Ok(())
     }
 
-    /// The user ends by itself, well, and says so.
+    /// Checks that the user ends by itself with success, and reports so.
     fn user_ends(&self, lab: &Lab, said: &str) -> Result<()> {
         let output = self
             .user
@@ -61,7 +64,8 @@ impl Sides {
         Ok(())
     }
 
-    /// The server has said that of the user's node, and ends when it is asked to.
+    /// Checks that the server has reported these events of the user's node, and ends when it gets a
+    /// signal.
     fn server_ends(&self, lab: &Lab, said: &[&str]) -> Result<()> {
         for event in said {
             let line = format!("4 is {event}");
@@ -80,8 +84,8 @@ impl Sides {
     }
 }
 
-/// Either process is killed.
-fn process(lab: &Lab) -> Result<()> {
+/// Kills either process.
+fn killed_process_is_reported(lab: &Lab) -> Result<()> {
     for _ in 0..3 {
         let sides = Sides::start(lab, "process")?;
         sides.server.signal(9);
@@ -96,8 +100,8 @@ fn process(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The node goes, and comes back in another life.
-fn node(lab: &Lab) -> Result<()> {
+/// Kills and restarts the server's node.
+fn lost_node_is_reported(lab: &Lab) -> Result<()> {
     let sides = Sides::start(lab, "node")?;
     lab.kill(1)?;
     sides.out_of_reach(lab)?;
@@ -106,14 +110,14 @@ fn node(lab: &Lab) -> Result<()> {
     sides.user_ends(lab, "lost")?;
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
-    // And what is new works.
+    // New connections work.
     let sides = Sides::start(lab, "process")?;
     sides.user.signal(9);
     sides.server_ends(lab, &["disconnected"])
 }
 
-/// The link goes and comes back, several times.
-fn flap(lab: &Lab) -> Result<()> {
+/// Takes the link down and up, several times.
+fn link_flap_is_reported(lab: &Lab) -> Result<()> {
     for _ in 0..3 {
         let sides = Sides::start(lab, "flap")?;
         lab.set_link(0, 1, false)?;
@@ -127,14 +131,26 @@ fn flap(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("sisci_loss::process", USUAL_PAIR, process)
-        .loses_nodes()
-        .seconds(120),
-    Test::new("sisci_loss::flap", USUAL_PAIR, flap)
-        .loses_nodes()
-        .seconds(120),
-    Test::new("sisci_loss::node", USUAL_PAIR, node)
-        .loses_nodes()
-        .seconds(180)
-        .by_name(),
+    Test::new(
+        "sisci_loss::killed_process_is_reported",
+        USUAL_PAIR,
+        killed_process_is_reported,
+    )
+    .loses_nodes()
+    .seconds(120),
+    Test::new(
+        "sisci_loss::link_flap_is_reported",
+        USUAL_PAIR,
+        link_flap_is_reported,
+    )
+    .loses_nodes()
+    .seconds(120),
+    Test::new(
+        "sisci_loss::lost_node_is_reported",
+        USUAL_PAIR,
+        lost_node_is_reported,
+    )
+    .loses_nodes()
+    .seconds(180)
+    .by_name(),
 ];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The samples for SISCI, as whoever tries them out runs them: between two and three nodes, with a
-//! link that goes and comes back, and a side that is killed.
+//! The samples for SISCI, run as a reader would try them: between two and three nodes, with a link
+//! that fails and comes back, and with a side that is killed.
 
 use std::thread;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
-/// The exit status of who has lost the other side.
+/// Exit status of a sample that has lost the other side.
 const LOST: i32 = 4;
 
-/// That of who does not find it.
-const NOBODY: i32 = 3;
+/// Exit status of a sample that does not find the other side.
+const NOT_FOUND: i32 = 3;
 
-/// How long a link is away: long enough that both nodes notice, and shorter than what the samples
-/// and the library wait for it.
+/// Time for which a link is down. It is long enough that both nodes notice, and shorter than the
+/// time that the samples and the library wait for the link.
 const AWAY: Duration = Duration::from_secs(2);
 
 fn sisci_sample(name: &str) -> Result<String> {
     sample(&format!("sisci/{name}"))
 }
 
-/// A node's id in SISCI.
+/// Returns a node's id in SISCI.
 fn id(node: usize) -> String {
     (4 * (node + 1)).to_string()
 }
 
-/// Starts a side that others connect to, and waits until they can.
+/// Starts a side to which others connect, and waits until they can.
 fn start(lab: &Lab, node: usize, argv: &[&str]) -> Result<Process> {
     let process = lab
         .command(node, argv.iter().copied())?
@@ -59,10 +59,10 @@ fn says(output: Output, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// It ends by itself, with that status.
+/// Waits until the process ends by itself, and checks its status and its messages.
 fn ends(lab: &Lab, process: &Process, status: i32, text: &str) -> Result<()> {
     let output = process.wait_timeout(lab.hang_limit(30))?;
-    let output = output.context("it does not end")?.status(status)?;
+    let output = output.context("the process does not end")?.status(status)?;
     ensure!(output.stderr().contains(text), "no '{text}': {output}");
     Ok(())
 }
@@ -73,8 +73,8 @@ fn takes_link_away(lab: &Lab) -> Result<()> {
     lab.set_link(0, 1, true)
 }
 
-/// What is typed wrong is told apart from what goes wrong.
-fn usage(lab: &Lab) -> Result<()> {
+/// Usage errors have another exit status than failures.
+fn usage_error_has_own_status(lab: &Lab) -> Result<()> {
     for name in ["pingpong", "dma_ring", "interrupts", "replog"] {
         let program = sisci_sample(name)?;
         let output = run(lab, 0, &[&program, "--help"])?.success()?;
@@ -85,7 +85,7 @@ fn usage(lab: &Lab) -> Result<()> {
     let pingpong = sisci_sample("pingpong")?;
     let output = run(lab, 0, &[&pingpong, "client", "x"])?.status(2)?;
     ensure!(output.stderr().contains("'x' is not a node's id"));
-    let output = run(lab, 0, &[&pingpong, "client", "244"])?.status(NOBODY)?;
+    let output = run(lab, 0, &[&pingpong, "client", "244"])?.status(NOT_FOUND)?;
     ensure!(output.stderr().contains("node 244: "), "{output}");
     ensure!(output.stderr().contains("sisci-info"), "{output}");
     Ok(())
@@ -105,8 +105,8 @@ fn pingpong(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// A link that comes back is waited for; and when one end is killed, the other hears of it.
-fn pingpong_survives(lab: &Lab) -> Result<()> {
+/// Both ends wait for a link that comes back. If one end is killed, the other end notices.
+fn pingpong_survives_link_failure(lab: &Lab) -> Result<()> {
     let program = sisci_sample("pingpong")?;
     let endless = [&*program, "client", &id(1), "1000000000"];
     for killed in [0, 1] {
@@ -134,7 +134,7 @@ fn pingpong_survives(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What goes in comes out, more than the ring has room for.
+/// The output is the input, which is longer than the ring.
 fn dma_ring(lab: &Lab) -> Result<()> {
     let program = sisci_sample("dma_ring")?;
     for (client, server, size) in [(0, 1, 5_000_011), (1, 0, 0), (0, 0, 70_000)] {
@@ -155,7 +155,7 @@ fn dma_ring(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn dma_ring_hears_of_loss(lab: &Lab) -> Result<()> {
+fn dma_ring_reports_loss(lab: &Lab) -> Result<()> {
     let program = sisci_sample("dma_ring")?;
     let serve = format!("exec {program} server >/dev/null");
     let send = format!("exec {program} client {} </dev/zero", id(1));
@@ -164,7 +164,7 @@ fn dma_ring_hears_of_loss(lab: &Lab) -> Result<()> {
         let client = lab.spawn(0, ["sh", "-c", &send])?;
         client.wait_for("gives to", lab.hang_limit(30))?;
         server.wait_for("takes from", lab.hang_limit(30))?;
-        // Somewhere among the transfers.
+        // Kills one end in the middle of the transfers.
         thread::sleep(Duration::from_millis(200));
         ensure!(client.is_running() && server.is_running(), "one has ended");
         let (victim, other) = match killed {
@@ -189,7 +189,7 @@ fn interrupts(lab: &Lab) -> Result<()> {
         let heard = format!("{count} interrupts, and the text: good morning");
         says(serving.wait()?, &heard)?;
     }
-    // A number can be had once.
+    // Only one program can have the number.
     let serving = start(lab, 1, &[&program, "server"])?;
     let output = run(lab, 1, &[&program, "server"])?.status(1)?;
     ensure!(output.stderr().contains("another program"), "{output}");
@@ -197,7 +197,8 @@ fn interrupts(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The writer of a replicated log on node 0; whoever waits for its words has them.
+/// Starts the writer of a replicated log on node 0. A caller that waits for its output has to read
+/// it.
 fn start_writer(lab: &Lab, program: &str) -> Result<Process> {
     lab.command(0, [program, "writer", &id(1), &id(2)])?
         .stdin_piped()
@@ -229,16 +230,16 @@ fn replicated_log(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// One replica is killed: the log goes on with the other. The writer is killed: a replica says what
-/// it has.
-fn replicated_log_survives(lab: &Lab) -> Result<()> {
+/// If a replica is killed, the log goes on with the other one. If the writer is killed, a replica
+/// prints its content.
+fn replog_survives_killed_process(lab: &Lab) -> Result<()> {
     let program = sisci_sample("replog")?;
     let replica = |node| start(lab, node, &[&program, "replica"]);
     let replicas = [replica(1)?, replica(2)?];
     let writer = start_writer(lab, &program)?;
     append(lab, &writer, 1, 2)?;
     replicas[0].signal(9);
-    // It might take another record meanwhile.
+    // The replica might take another record before it is dead.
     let gone = replicas[0].wait_timeout(lab.hang_limit(20))?;
     ensure!(gone.is_some(), "a replica does not end");
     append(lab, &writer, 2, 1)?;
@@ -254,7 +255,7 @@ fn replicated_log_survives(lab: &Lab) -> Result<()> {
     ends(lab, &replicas[1], LOST, "is lost")
 }
 
-/// The link of a replica is away for a moment, shorter than what the writer waits.
+/// Takes a replica's link away for a moment, which is shorter than the writer's patience.
 fn takes_away_from(lab: &Lab, node: usize) -> Result<()> {
     lab.set_link(0, node, false)?;
     thread::sleep(AWAY / 2);
@@ -265,29 +266,33 @@ fn takes_away_from(lab: &Lab, node: usize) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("sisci_samples::usage", SCIF_PAIR, usage),
+    Test::new(
+        "sisci_samples::usage_error_has_own_status",
+        SCIF_PAIR,
+        usage_error_has_own_status,
+    ),
     Test::new("sisci_samples::pingpong", SCIF_PAIR, pingpong),
     Test::new(
-        "sisci_samples::pingpong_survives",
+        "sisci_samples::pingpong_survives_link_failure",
         SCIF_PAIR,
-        pingpong_survives,
+        pingpong_survives_link_failure,
     )
     .seconds(120)
     .loses_nodes()
     .by_name(),
     Test::new("sisci_samples::dma_ring", SCIF_PAIR, dma_ring),
     Test::new(
-        "sisci_samples::dma_ring_hears_of_loss",
+        "sisci_samples::dma_ring_reports_loss",
         SCIF_PAIR,
-        dma_ring_hears_of_loss,
+        dma_ring_reports_loss,
     )
     .loses_nodes(),
     Test::new("sisci_samples::interrupts", SCIF_PAIR, interrupts),
     Test::new("sisci_samples::replog", SCIF_STAR, replicated_log),
     Test::new(
-        "sisci_samples::replog_survives",
+        "sisci_samples::replog_survives_killed_process",
         SCIF_STAR,
-        replicated_log_survives,
+        replog_survives_killed_process,
     )
     .seconds(120)
     .loses_nodes(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `sisci-info` and `sisci-bench` as people use them: what they show is there, each test ends and finds
-//! something, and errors say what to do. What the figures are is not asked here.
+//! `sisci-info` and `sisci-bench` as users run them: the output is complete, each test ends with a
+//! result, and error messages say what to do. The tests do not judge the figures.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -14,7 +14,7 @@ use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// A tool where it was laid out, with the library beside it.
+/// Returns the path of an installed tool, with the library beside it.
 fn tool(name: &str) -> Result<String> {
     scif::built(&format!("build/DIS/bin/{name}"))
 }
@@ -38,7 +38,7 @@ fn json(output: Output) -> Result<Value> {
     Ok(serde_json::from_str(&output.success()?.stdout())?)
 }
 
-/// Both nodes are there and within reach; and the segment and the interrupt that a program has.
+/// The tool shows both nodes as reachable, and the segment and the interrupt of a program.
 fn info(lab: &Lab) -> Result<()> {
     let text = run(lab, 0, "sisci-info", &[])?.success()?.stdout();
     ensure!(
@@ -63,7 +63,7 @@ fn info(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// All tests, in the same and the other direction, with and without what they stand on.
+/// Runs all benchmarks in both directions, with and without their baseline.
 fn bench(lab: &Lab) -> Result<()> {
     let served = scif::Server::start(lab, 1)?;
     let server = start_server(lab, 1)?;
@@ -87,14 +87,14 @@ fn bench(lab: &Lab) -> Result<()> {
             ensure!(row["ratio"].is_number() || test == "sequence", "{row}");
         }
     }
-    // A second client of the same server, and charts.
+    // A second client uses the same server, and draws charts.
     let folder = "/exchange/sisci-plots";
     let arguments = [&["scipp", "8", "--plots", folder], &quick[..]].concat();
     let text = run(lab, 0, "sisci-bench", &arguments)?.success()?.stdout();
     ensure!(text.contains("ping-pong"), "{text}");
     let chart = lab.paths().exchange().join("sisci-plots/pingpong.svg");
     ensure!(chart.exists(), "no chart");
-    // One that goes in the middle costs the next one nothing but the wait for it.
+    // A client that ends in the middle only makes the next one wait for its end.
     let long = lab.spawn(
         0,
         [&*tool("sisci-bench")?, "intr_bench", "8", "--seconds", "60"],
@@ -109,7 +109,7 @@ fn bench(lab: &Lab) -> Result<()> {
     served.stop()
 }
 
-fn errors(lab: &Lab) -> Result<()> {
+fn errors_say_what_to_do(lab: &Lab) -> Result<()> {
     for (arguments, status, text) in [
         (&["scipp", "8"][..], 3, "run `sisci-bench server`"),
         (&["scipp", "240"], 3, "`sisci-info` lists the nodes"),
@@ -120,7 +120,7 @@ fn errors(lab: &Lab) -> Result<()> {
         let output = run(lab, 0, "sisci-bench", arguments)?.status(status)?;
         ensure!(output.stderr().contains(text), "{output}");
     }
-    // Without the library, and without the module.
+    // The tool runs without the library, and without the module.
     lab.shell(
         0,
         &format!(
@@ -143,7 +143,11 @@ pub const TESTS: &[Test] = &[
     Test::new("sisci_tools::bench", SCIF_PAIR, bench)
         .seconds(120)
         .by_name(),
-    Test::new("sisci_tools::errors", SCIF_PAIR, errors)
-        .leaves_disorder()
-        .by_name(),
+    Test::new(
+        "sisci_tools::errors_say_what_to_do",
+        SCIF_PAIR,
+        errors_say_what_to_do,
+    )
+    .leaves_disorder()
+    .by_name(),
 ];

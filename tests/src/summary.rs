@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures of a run, told at its end: how fast the guests were, how long they took to
-//! boot, how long what is promised took.
+//! The figures of a run, printed at its end: the speed of the guests, the times of their boots, and
+//! the times of promised events.
 //!
-//! Nothing is judged here. The figures are those of one process: tests add to them from
-//! their own threads, and `main` prints them.
+//! Nothing is judged here. The figures are those of one process. Tests add to them from their own
+//! threads, and `main` prints them.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ static SUMMARY: Mutex<Summary> = Mutex::new(Summary {
     verdicts: Vec::new(),
 });
 
-/// All figures so far, in the order in which they came.
+/// All figures so far, in the order in which they were added.
 pub struct Summary {
     speeds: Vec<Speed>,
     /// Seconds from power-on until the last node of a lab answered.
@@ -29,30 +29,30 @@ pub struct Summary {
     verdicts: Vec<Verdict>,
 }
 
-/// The summary of this run.
+/// Returns the summary of this run.
 pub fn get() -> MutexGuard<'static, Summary> {
-    // A figure is added whole or not at all.
+    // A poisoned lock does no harm, because a figure is added as a whole or not at all.
     SUMMARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A node was measured.
+/// Adds the measured speed of a node.
 pub fn add_speed(speed: Speed) {
     get().speeds.push(speed);
 }
 
-/// A promise was judged.
+/// Adds a verdict.
 pub fn add_verdict(verdict: Verdict) {
     get().verdicts.push(verdict);
 }
 
-/// A lab has booted.
+/// Adds the boot time of a lab.
 pub fn add_boot(lab: &Lab) {
     if let Some(seconds) = boot_seconds(lab) {
         get().boots.push(seconds);
     }
 }
 
-/// How long the slowest node of a lab took for its last boot; `None` if one does not run.
+/// Returns the time of the slowest node's last boot, or `None` if a node does not run.
 pub fn boot_seconds(lab: &Lab) -> Option<f64> {
     let nodes = lab.report().ok()?.nodes;
     nodes
@@ -61,7 +61,7 @@ pub fn boot_seconds(lab: &Lab) -> Option<f64> {
         .try_fold(0.0, |longest: f64, seconds| Some(longest.max(seconds?)))
 }
 
-/// The least, the middle and the most of some figures.
+/// The least, the median and the largest of some figures.
 struct Range {
     least: f64,
     middle: f64,
@@ -69,7 +69,7 @@ struct Range {
 }
 
 impl Range {
-    /// `None` if there are no figures.
+    /// Returns the range, or `None` if there are no figures.
     fn of(figures: impl Iterator<Item = f64>) -> Option<Range> {
         let mut figures: Vec<f64> = figures.collect();
         figures.sort_by(f64::total_cmp);
@@ -125,7 +125,7 @@ impl Summary {
         )
     }
 
-    /// A line for each promise, in the order in which they were judged first.
+    /// Writes a line for each promise, in the order in which they were first judged.
     fn write_promises(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names: Vec<&str> = Vec::new();
         for verdict in &self.verdicts {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_labs_has_nothing_to_tell() {
+    fn run_without_labs_has_an_empty_summary() {
         let summary = Summary {
             speeds: Vec::new(),
             boots: Vec::new(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_run() {
+    fn summary_shows_speeds_boots_and_promises() {
         let summary = Summary {
             speeds: vec![
                 speed(0.1, 0.05, 1.0),

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A promise and what became of it, as figures: what those who judge (`promise`) and those who
-//! tell (`summary`) have in common.
+//! A promise and its measured time, as figures that both the judge (`promise`) and the report
+//! (`summary`) use.
 
 use std::fmt;
 
-/// What has to happen within a time.
+/// An event that has to happen within a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// What happens: a sentence for the summary.
+    /// The event, as a sentence for the summary.
     pub name: &'static str,
-    /// Within how many seconds, on the plain kernel of the reference machine.
+    /// Limit in seconds on the plain kernel of the reference machine.
     pub seconds: f64,
 }
 
 /// A time that was measured for a promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
-    /// What was promised.
+    /// The promise.
     pub promise: Promise,
-    /// How many seconds it took.
+    /// Time that the event took, in seconds.
     pub took: f64,
-    /// How many times as long as on the plain kernel it may take on this one.
+    /// Factor by which this kernel may be slower than the plain one.
     pub slowness: u32,
-    /// How many times as long as on the reference machine guest work took.
+    /// Factor by which guest work took longer than on the reference machine.
     pub factor: f64,
 }
 
 impl Verdict {
-    /// Within how many seconds it had to happen here.
+    /// Returns the limit in seconds on this kernel and machine.
     pub fn limit(&self) -> f64 {
         self.promise.seconds * f64::from(self.slowness) * self.factor
     }
 
-    /// Whether it did.
+    /// Returns whether the event happened within the limit.
     pub fn is_kept(&self) -> bool {
         self.took <= self.limit()
     }

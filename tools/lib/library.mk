@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# A library that is a crate of the repository's: "all" builds it, "there" makes sure that it
-# is there for an install. Who includes this says before
+# A library that is a crate of the repository: "all" builds it, "there" makes sure that it exists
+# for an install. The including Makefile sets before
 #
-#   name      := the file's, without .so
-#   crates    := what cargo builds, such as "-p sisci"
+#   name      := the name of the file, without .so
+#   crates    := the packages for cargo, such as "-p sisci"
 #   try_again := the target of the repository's Makefile that led here
 #
-# and has $(library) then. LIBRARY=... names one that is built already, without a cargo.
+# and gets $(library). LIBRARY=... names a library that is built already, without a cargo.
 
 repository := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/../..)
 OUTPUT ?= $(repository)/target

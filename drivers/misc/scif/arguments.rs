@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What every front door parses into: ports, options, flags.
+//! The arguments of calls, as the ioctls and the kernel interface parse them: ports, options,
+//! flags.
 //!
 //! The numbers of the flags are those of the interface's documentation, the same for user space and
-//! for kernel clients; the UAPI header has only structures and ioctl numbers. Unknown bits are
-//! refused here, once for all front doors. Nothing is done here.
+//! for kernel clients. The UAPI header has only structures and ioctl numbers. Unknown bits are
+//! refused here, once for both interfaces. This file only parses.
 
 use crate::{
     logic::marks::Origin,
@@ -17,18 +18,20 @@ pub(crate) const PROTECTION_READ: u32 = 1;
 /// Memory may be written (`SCIF_PROT_WRITE`).
 pub(crate) const PROTECTION_WRITE: u32 = 2;
 
-/// Besides those, of a window: nobody may hold it for longer than a transfer takes, by a mapping or
-/// otherwise, because its memory may be used for something else as soon as it is closed.
+/// Further protection bit of a window: the peer may hold the window only during a transfer, not by
+/// a mapping or otherwise. The memory may be used for something else as soon as the window is
+/// closed.
 pub(crate) const TRANSFERS_ONLY: u32 = 4;
 
-/// Besides those, of a window: it lies nowhere, and is there for one copy that the peer is asked for.
+/// Further protection bit of a window: the window has no offset, and exists for one copy that the
+/// peer is asked for.
 pub(crate) const UNLISTED: u32 = 8;
 
-/// Accept waits.
+/// Flag: accept waits.
 pub(crate) const ACCEPT_SYNC: i32 = 1;
-/// Send or receive waits.
+/// Flag: send or receive waits.
 pub(crate) const MESSAGE_BLOCK: i32 = 1;
-/// A window has to be where it is wanted.
+/// Flag: the window has to be at the offset that the caller names.
 pub(crate) const MAP_FIXED: i32 = 0x10;
 
 const MAP_KERNEL: i32 = 0x20;
@@ -44,23 +47,23 @@ const RMA_ORDERED: i32 = 8;
 /// A node and a port on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortId {
-    /// The id of the node.
+    /// Id of the node.
     pub node: u16,
-    /// The port; 0 is none.
+    /// Port on that node, or 0 for none.
     pub port: u16,
 }
 
-/// Which way the bytes of a transfer go.
+/// The direction in which the bytes of a transfer go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the peer's window into ours.
     Read,
-    /// From our window into the peer's.
+    /// From this end's window into the peer's.
     Write,
 }
 
 impl Direction {
-    /// What the local side and the remote one have to allow.
+    /// Returns the protection that the local side and the remote side need.
     pub(crate) fn needs(self) -> (u32, u32) {
         match self {
             Self::Read => (PROTECTION_WRITE, PROTECTION_READ),
@@ -71,19 +74,19 @@ impl Direction {
 
 /// The local side of a transfer, as the caller names it.
 pub(crate) enum LocalSide {
-    /// Windows, from this offset on.
+    /// Windows, beginning at this offset.
     Windows(i64),
     /// Memory of the caller.
     Memory(Buffer),
 }
 
 impl LocalSide {
-    /// Whether it is memory that stays the caller's, and is not pinned.
+    /// Returns whether the local side is kernel memory, which stays the caller's and is not pinned.
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self, Self::Memory(memory) if memory.user_address().is_none())
     }
 
-    /// Where in our windows it is; none if it is not.
+    /// Returns the offset in this end's windows. None if the local side is no window.
     pub(crate) fn offset(&self) -> Option<i64> {
         match self {
             Self::Windows(offset) => Some(*offset),
@@ -92,21 +95,21 @@ impl LocalSide {
     }
 }
 
-/// How the caller wants a transfer done.
+/// Options of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransferOptions {
-    /// By CPU, not by engine.
+    /// Whether the CPU copies, and not an engine.
     pub(crate) use_cpu: bool,
-    /// Keep the pages of memory that is no window for later transfers.
+    /// Whether memory that is no window stays pinned for later transfers.
     pub(crate) use_cache: bool,
-    /// Complete on return.
+    /// Whether the transfer must complete before the call returns.
     pub(crate) synchronous: bool,
-    /// The last cache line of the source becomes visible last.
+    /// Whether the last cache line of the source must become visible last.
     pub(crate) ordered: bool,
 }
 
 impl TransferOptions {
-    /// EINVAL for an unknown flag.
+    /// Parses the flags of a transfer. EINVAL: a flag is unknown.
     pub(crate) fn parse(flags: i32) -> Result<Self> {
         if flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
             return Err(EINVAL);
@@ -119,7 +122,7 @@ impl TransferOptions {
         })
     }
 
-    /// The flags that [`Self::parse`] makes these of.
+    /// Returns the flags from which [`Self::parse`] makes these options.
     pub(crate) fn flags(self) -> i32 {
         i32::from(self.use_cpu) * RMA_USECPU
             | i32::from(self.use_cache) * RMA_USECACHE
@@ -128,17 +131,17 @@ impl TransferOptions {
     }
 }
 
-/// What may be done with a window, and whether its place is fixed.
+/// The accesses that a window allows, and whether its place is fixed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowOptions {
-    /// Of [`PROTECTION_READ`] and [`PROTECTION_WRITE`], one at least.
+    /// One or both of [`PROTECTION_READ`] and [`PROTECTION_WRITE`].
     pub(crate) protection: u32,
-    /// At the offset that was named and nowhere else.
+    /// Whether the window has to be at the offset that the caller names.
     pub(crate) fixed: bool,
 }
 
 impl WindowOptions {
-    /// EINVAL for an unknown flag or no protection.
+    /// Parses the options of a window. EINVAL: a flag is unknown, or there is no protection.
     pub(crate) fn parse(protection: i32, flags: i32) -> Result<Self> {
         Ok(Self {
             protection: self::protection(protection as u32)?,
@@ -147,7 +150,7 @@ impl WindowOptions {
     }
 }
 
-/// A value and where in a window a fence signal puts it.
+/// A value, and the offset in a window at which a fence signal stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignalTarget {
     pub(crate) offset: i64,
@@ -157,15 +160,16 @@ pub(crate) struct SignalTarget {
 /// The words that a fence signal stores, on either side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalTargets {
-    /// In our window.
+    /// Word in this end's window.
     pub(crate) local: Option<SignalTarget>,
-    /// In the peer's.
+    /// Word in the peer's window.
     pub(crate) remote: Option<SignalTarget>,
 }
 
 impl SignalTargets {
-    /// Takes those that the flags want, and tells whose transfers the signal waits for. EINVAL for an unknown flag, for
-    /// no place, or unless exactly one side's transfers are meant.
+    /// Parses the flags of a fence signal. Returns the words that they select, and the side whose
+    /// transfers the signal waits for. EINVAL: a flag is unknown, no word is selected, or the flags
+    /// do not name exactly one side.
     pub(crate) fn parse(
         flags: i32,
         local: SignalTarget,
@@ -183,7 +187,7 @@ impl SignalTargets {
     }
 }
 
-/// Whose transfers a mark is for: exactly one side's, or EINVAL.
+/// Returns the side whose transfers a mark covers. EINVAL: the flags do not name exactly one side.
 pub(crate) fn origin(flags: i32) -> Result<Origin> {
     match flags {
         FENCE_INIT_SELF => Ok(Origin::Own),
@@ -192,7 +196,7 @@ pub(crate) fn origin(flags: i32) -> Result<Origin> {
     }
 }
 
-/// What may be done with memory, one of the two at least; EINVAL otherwise.
+/// Checks the protection of memory. EINVAL: a flag is unknown, or there is no protection.
 pub(crate) fn protection(flags: u32) -> Result<u32> {
     match flags & !(PROTECTION_READ | PROTECTION_WRITE) {
         0 if flags != 0 => Ok(flags),
@@ -200,12 +204,13 @@ pub(crate) fn protection(flags: u32) -> Result<u32> {
     }
 }
 
-/// Whether memory is the kernel's, which clients in the kernel say by a flag, and the other flags.
+/// Splits off the flag by which kernel clients name kernel memory. Returns whether it is set, and
+/// the other flags.
 pub(crate) fn take_map_kernel(flags: i32) -> (bool, i32) {
     (flags & MAP_KERNEL != 0, flags & !MAP_KERNEL)
 }
 
-/// Whether a flag is there; EINVAL if there is another one.
+/// Returns whether `flag` is set. EINVAL: another flag is set.
 pub(crate) fn is_set(flags: i32, flag: i32) -> Result<bool> {
     if flags & !flag != 0 {
         return Err(EINVAL);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is going on, for people and tools: `/sys/kernel/debug/scif`.
+//! The state of the module, for people and tools: `/sys/kernel/debug/scif`.
 //!
-//! A function for each file. All but `counters` have a first line that names their columns;
-//! columns are separated by a space, `-` stands for what there is not, and new ones come at the end.
+//! Each file has a function here. In all files but `counters`, the first line names the columns.
+//! Columns are separated by a space, `-` stands for a missing value, and new columns are added at
+//! the end.
 
 use crate::{
     endpoint::{
         connection::Traffic,
-        scif::Scif,
-        standing, //
+        endpoint_state,
+        scif::Scif, //
     },
     transport::{
         engine::Engines,
@@ -30,14 +31,15 @@ use kernel::{
     },
 };
 
-/// Where the numbers come from.
+/// Sources of the numbers in the files.
 pub(crate) struct Sources {
     pub(crate) scif: Arc<Scif>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) links: Arc<Links>,
 }
 
-/// Opens the door: the files go when what is returned is dropped. May sleep.
+/// Creates the files, which are removed when the returned value is dropped.
+/// Context: may sleep.
 pub(crate) fn open(sources: Sources) -> Result<Pin<KBox<Scope<Sources>>>> {
     let directory = Scope::dir(sources, c"scif", |sources, directory| {
         directory.read_callback_file(c"nodes", sources, &nodes);
@@ -71,7 +73,7 @@ fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     result
 }
 
-/// Shows `links`: a line for each link, also for those on which nobody answers.
+/// Shows `links`: a line for each link, including links without an answering peer.
 fn links(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     links::show(&sources.links, f)
 }
@@ -90,7 +92,11 @@ fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn endpoint(
+    facts: &endpoint_state::Facts,
+    own_node: u16,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     write!(f, "{} {own_node}:{} ", facts.state, OrDash(facts.own_port))?;
     match facts.peer {
         Some(peer) => write!(f, "{}:{}", peer.node, peer.port)?,
@@ -109,14 +115,15 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
     f.write_str("\n")
 }
 
-/// Shows `windows`: a line for each window of this node that a peer was offered, until the peer lets go.
+/// Shows `windows`: a line for each window of this node that a peer was offered and has not
+/// released.
 fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "node channel window offset bytes protection state reached"
     )?;
     sources.scif.for_each_window(|window| {
-        let (channel, range) = (&window.place.owner.channel, window.place.range);
+        let (channel, range) = (&window.registered.owner.channel, window.registered.range);
         writeln!(
             f,
             "{} {} {} {} {} {} {} {}",
@@ -132,7 +139,8 @@ fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     })
 }
 
-/// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.
+/// Shows `marks`: a line for each connection that has transfers in flight, or deferred work behind
+/// them.
 fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node channel issued complete in_flight deferred asked")?;
     let scif = &sources.scif;
@@ -150,7 +158,7 @@ fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     })
 }
 
-/// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
+/// Shows `pins`: a line for each process with pinned and charged pages. The process may have ended.
 fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
     for account in sources.scif.caches.ledger.iter() {
@@ -186,7 +194,7 @@ fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     sources.engines.show(f)
 }
 
-/// A value, or `-` for none.
+/// A value for display, or `-` for none.
 struct OrDash<T>(Option<T>);
 
 impl<T: core::fmt::Display> core::fmt::Display for OrDash<T> {
@@ -198,7 +206,7 @@ impl<T: core::fmt::Display> core::fmt::Display for OrDash<T> {
     }
 }
 
-/// A number as tracepoints show it, too.
+/// A number for display, in the format of the tracepoints.
 struct Hex<T>(T);
 
 impl<T: core::fmt::LowerHex> core::fmt::Display for Hex<T> {

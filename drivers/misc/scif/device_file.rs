@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The front door for user space: `/dev/scif`.
+//! The interface for user space: `/dev/scif`.
 //!
-//! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart and put the results
-//! back: `call.rs` with the numbers and layouts of `linux/scif_ioctl.h` and those of the MIC library,
-//! `compat.rs` with those of 32-bit processes, `services.rs` with those of `linux/scif_services.h`. Flags are in
-//! `arguments.rs`, and what the calls do in `endpoint.rs`.
+//! Each file is an [`Endpoint`]. The files below parse the arguments of the ioctls and write the
+//! results back. `call.rs` has the numbers and layouts of `linux/scif_ioctl.h` and of the MIC
+//! library. `compat.rs` has those of 32-bit processes, and `services.rs` those of
+//! `linux/scif_services.h`. The flags are in `arguments.rs`, and the calls themselves in
+//! `endpoint.rs`.
 
 #[cfg(CONFIG_COMPAT)]
 mod compat;
@@ -50,10 +51,10 @@ use kernel::{
     },
 };
 
-/// Where files that are opened find what they are part of.
+/// State of SCIF for files that are opened.
 static SCIF: Published<Scif> = Published::new();
 
-/// The devices; they go when this is dropped.
+/// The devices of this interface. The drop removes them.
 pub(crate) struct Devices {
     // Dropped in this order.
     _devices: chardev::Devices<Endpoint>,
@@ -61,7 +62,8 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Opens the door: files may be opened before this returns. May sleep.
+    /// Registers the devices. Files may be opened before this returns.
+    /// Context: may sleep.
     pub(crate) fn register(scif: &Arc<Scif>) -> Result<Self> {
         let published = SCIF.publish(scif.clone());
         let paths: &[_] = match scif.mic_compat {
@@ -113,8 +115,8 @@ impl FileOperations for Endpoint {
         this.map(vma)
     }
 
-    /// Shows what `/proc/PID/fdinfo/FD` says of a file, to whom may look into that process: a line
-    /// `scif-NAME:<tab>VALUE` for each thing there is to know; new ones come at the end.
+    /// Writes the part of `/proc/PID/fdinfo/FD` that is about a file, for a reader that may inspect
+    /// that process. Each fact has one line, `scif-NAME:<tab>VALUE`. New facts come at the end.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();
         writeln!(f, "scif-state:\t{}", facts.state)?;

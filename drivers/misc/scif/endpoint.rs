@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Endpoints: what a file of `/dev/scif` is, and the SCIF calls on it.
+//! Endpoints: the state behind an open file of `/dev/scif`, and the SCIF calls on it.
 //!
 //! The states, as in the interface's documentation:
 //!
@@ -8,35 +8,38 @@
 //! Unbound -> Bound -> Listening
 //!              |  ^
 //!              v  | refused, given up
-//!           Connecting -> Connected (which its connection knows to be so, or over)
+//!           Connecting -> Connected (the connection knows whether it is over)
 //! ```
 //!
 //! and from each of them to Closed.
 //!
-//! A fresh endpoint may also take over a connection that another one has accepted (`ACCEPTREG`);
-//! its wait queue stays the same all its life, because pollers hold on to it. The port belongs to the
-//! endpoint, and is free again when the last one that has it is closed. Who watches sees what
-//! `standing.rs` shows.
+//! A fresh endpoint may also take over a connection that another endpoint has accepted
+//! (`ACCEPTREG`). An endpoint keeps one wait queue all its life, because pollers hold on to the
+//! queue. An accepted connection shares the port of its listener. A port is free again when the
+//! last endpoint that has it is closed. Observers (debugfs, fdinfo) see of an endpoint what
+//! `endpoint_state.rs` shows.
 //!
-//! A name leads to a port, which the peer asks as any other: who has a name need not listen
-//! yet. The name is the endpoint's that was given it, not that of the connections which it accepts.
+//! A name stands for a port. A connector that uses a name sends the name to the peer, and the peer
+//! finds the port. An endpoint may have a name before it listens. The name belongs to the endpoint
+//! that it was given to, not to the connections which that endpoint accepts.
 //!
-//! Front doors call these functions and add nothing of their own. Unless it says otherwise, a call may
-//! sleep, and one that waits is interruptible.
+//! The interfaces to user space (`device_file.rs`) and to kernel modules (`kernel_api.rs`) call
+//! these functions and add nothing of their own.
+//! Context: may sleep, unless a function says otherwise. A call that waits is interruptible.
 
 mod accept;
 mod connected;
 pub(crate) mod connection;
-mod contact;
+pub(crate) mod endpoint_state;
 mod messages;
 mod own_ring;
+mod peer_connections;
 mod peer_ring;
 pub(crate) mod pinned;
 mod ports;
 mod rings;
 pub(crate) mod scif;
 mod service;
-pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -67,6 +70,11 @@ use connection::{
     Connection,
     PortPair, //
 };
+use endpoint_state::{
+    EndpointState,
+    Facts,
+    State, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -80,36 +88,32 @@ use kernel::{
 };
 use ports::Listener;
 use scif::Scif;
-use standing::{
-    Facts,
-    Standing,
-    State, //
-};
 
-/// Ports below this take a privilege (`SCIF_ADMIN_PORT_END`).
+/// First port that needs no privilege to bind (`SCIF_ADMIN_PORT_END`).
 const ADMIN_PORT_END: u16 = 1024;
 
-/// See the head of this file.
+/// An endpoint of this node.
 pub(crate) struct Endpoint {
     pub(crate) scif: Arc<Scif>,
     /// Woken when [`Self::poll_state`] changes.
     pub(crate) waiters: Arc<WaitQueue>,
-    state: Arc<Standing>,
-    _listed: Listed<Standing>,
-    /// Counts closed descriptors of a listener, for who waits in accept.
+    state: Arc<EndpointState>,
+    _listed: Listed<EndpointState>,
+    /// Number of closed descriptors of a listener. A call that waits in accept watches this number.
     flushes: Atomic<u64>,
-    /// Whether mappings made from now on read as ones once the peer is lost.
+    /// Whether mappings made from now on read as all ones once the peer is lost.
     pub(crate) ones_after_loss: Atomic<bool>,
 }
 
 impl Endpoint {
-    /// A fresh one. May sleep.
+    /// Creates an unbound endpoint.
+    /// Context: may sleep.
     pub(crate) fn new(scif: &Arc<Scif>) -> Result<Arc<Self>> {
         let waiters = Arc::pin_init(
             new_wait_queue!("scif::Endpoint::waiters"),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let state = Standing::new()?;
+        let state = EndpointState::new()?;
         let this = Self {
             scif: scif.clone(),
             waiters,
@@ -121,12 +125,13 @@ impl Endpoint {
         Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// What there is to see of it. May sleep.
+    /// Returns the facts that observers see of this endpoint.
+    /// Context: may sleep.
     pub(crate) fn facts(&self) -> Facts {
         self.state.facts()
     }
 
-    /// Takes a port: `number`, or for 0 one that is free. Returns it.
+    /// Binds the endpoint to port `number`, or to any free port if `number` is 0. Returns the port.
     pub(crate) fn bind(&self, number: u16) -> Result<u16> {
         if number != 0 && number < ADMIN_PORT_END && !may_bind_low_ports() {
             return Err(EACCES);
@@ -162,15 +167,16 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Connects to a port. Returns which ports are connected.
+    /// Connects to a port. Returns the ports of both ends.
     ///
-    /// With `nonblocking` the first call starts, with EINPROGRESS, and later ones collect the
-    /// result. A refused endpoint stays bound and can try again.
+    /// With `nonblocking`, the first call sends the request and returns EINPROGRESS. Later calls
+    /// collect the result. A refused endpoint stays bound and can try again.
     pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortPair> {
         self.connect_to(peer.node, Destination::of_port(peer.port), nonblocking)
     }
 
-    /// Connects to the port that has a name: ENOENT if none has. For the rest see [`Endpoint::connect`].
+    /// Connects to the port that has this name, as [`Endpoint::connect`] does to a number. ENOENT:
+    /// no endpoint of the node has the name.
     pub(crate) fn connect_name(
         &self,
         node: u16,
@@ -188,14 +194,15 @@ impl Endpoint {
     fn connect_to(&self, node: u16, to: Destination, nonblocking: bool) -> Result<PortPair> {
         let (connection, is_new) = self.begin_connect(node, to)?;
         if is_new && nonblocking {
-            // The answer may be there already, but the first call always says "in progress":
-            // that is what callers of a non-blocking connect are written for.
+            // The answer may have come already, but the first call always says "in progress".
+            // Callers of a non-blocking connect are written for that.
             return Err(EINPROGRESS);
         }
         self.conclude(&connection, nonblocking)
     }
 
-    /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
+    /// Asks the peer for a connection, or finds the request that is in flight. Returns the
+    /// connection and whether it is new.
     fn begin_connect(&self, node: u16, to: Destination) -> Result<(Arc<Connection>, bool)> {
         let mut state = self.state.lock();
         match &*state {
@@ -208,7 +215,7 @@ impl Endpoint {
         if to.port == 0 && to.class == 0 {
             return Err(EINVAL);
         }
-        let contact = self.scif.contact(node)?;
+        let peer_connections = self.scif.peer_connections(node)?;
         let port = match &*state {
             State::Bound(port) => port.clone(),
             _ => {
@@ -217,16 +224,17 @@ impl Endpoint {
                 port
             }
         };
-        let connection = contact.request(port.number, to, self.waiters.clone())?;
+        let connection = peer_connections.request(port.number, to, self.waiters.clone())?;
         *state = State::Connecting(connection.clone(), port);
         Ok((connection, true))
     }
 
-    /// Waits for the answer to a request, unless the call must not block, and draws the conclusion from it.
-    /// A signal withdraws the request: the endpoint is bound again, and the caller can try again.
+    /// Waits for the answer to a request, unless the call must not block, and changes the state
+    /// accordingly. A signal withdraws the request: the endpoint is bound again, and the caller can
+    /// try again.
     fn conclude(&self, connection: &Arc<Connection>, nonblocking: bool) -> Result<PortPair> {
         if !nonblocking {
-            // A signal leaves the request without an answer.
+            // After a signal the state below may still be `Requested`.
             let _ = self
                 .waiters
                 .wait(|| (connection.channel.state() != ChannelState::Requested).then_some(()));
@@ -234,7 +242,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         let port = match &*state {
             State::Connecting(current, port) if Arc::ptr_eq(current, connection) => port.clone(),
-            // Another thread was faster.
+            // Another thread has collected the result.
             State::Connected(current, _) if Arc::ptr_eq(current, connection) => {
                 return Err(EISCONN)
             }
@@ -242,9 +250,9 @@ impl Endpoint {
         };
         let error = match connection.channel.state() {
             ChannelState::Requested if nonblocking => return Err(EINPROGRESS),
-            // Not restarted.
+            // A signal came. The call is not restarted.
             ChannelState::Requested => EINTR,
-            // A peer that accepted and closed was there: what it sent can be received.
+            // The peer may have accepted and then closed: its data can still be received.
             ChannelState::Established | ChannelState::PeerClosed => {
                 self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
@@ -266,8 +274,9 @@ impl Endpoint {
 
     // ----- names -------------------------------------------------------------------------------
 
-    /// Gives it a name: this number, or any that is free. Returns it. EADDRINUSE if another endpoint has
-    /// it. May sleep.
+    /// Gives the endpoint the name `number`, or any free name of the class. Returns its number.
+    /// EADDRINUSE: another endpoint has the name.
+    /// Context: may sleep.
     pub(crate) fn bind_name(&self, class: u32, number: Option<u32>) -> Result<u32> {
         if class == 0 {
             return Err(EINVAL);
@@ -279,7 +288,7 @@ impl Endpoint {
             State::Bound(port) | State::Listening(_, port) => port.number,
             State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
         };
-        // With the state locked, so that the endpoint is not closed before it has the name.
+        // Takes the name with the state locked, so that the endpoint is not closed in between.
         let mut name = self.state.name.lock();
         if name.is_some() {
             return Err(EINVAL);
@@ -288,23 +297,28 @@ impl Endpoint {
         Ok(name.insert(bound).name.number)
     }
 
-    // ----- the end -----------------------------------------------------------------------------
+    // ----- closing -----------------------------------------------------------------------------
 
-    /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
-    /// nobody took over ends. Its port and its name are free when this returns. May sleep.
+    /// Closes the endpoint. Calls that wait on it return, and connections that it has accepted are
+    /// closed unless an endpoint took them over. When this returns, its name is free, and so is its
+    /// port unless another endpoint shares it.
+    /// Context: may sleep.
     pub(crate) fn close(&self) {
         self.close_with(Patience::of_process);
     }
 
-    /// As [`Self::close`], for a task that drops the last reference to its descriptor.
+    /// Closes the endpoint, as [`Self::close`], for a task that drops the last reference to its
+    /// file.
+    /// Context: may sleep.
     pub(crate) fn release(&self) {
         self.close_with(Patience::of_release);
     }
 
-    /// `patience` is made of the moment when a task that exits has closed a descriptor.
+    /// Closes the endpoint. `patience` makes a [`Patience`] from the time at which an exiting task
+    /// closed a descriptor, if one did.
     fn close_with(&self, patience: fn(Option<Instant<Monotonic>>) -> Patience) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
-        // First, so that nobody is sent to a port that is about to be free.
+        // Removes the name first, so that no request is sent to a port that is about to be free.
         let name = self.state.name.lock().take();
         drop(name);
         match &old {
@@ -324,7 +338,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Nothing to do for who has closed it, when nobody was in a call.
+        // Does nothing if the endpoint was closed before and no call was inside.
         self.close();
     }
 }

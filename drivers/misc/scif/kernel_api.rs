@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The front door for other modules of the kernel: `linux/scif.h`.
+//! The interface for other modules of the kernel: `linux/scif.h`.
 //!
 //! - `calls.rs`: the functions on endpoints and memory
-//! - `peer_bus.rs`: the nodes as devices, and the functions for who wants to hear of them
-//! - `door.rs`: what the functions find, and what other modules hold, so that what they forget can be found
+//! - `peer_bus.rs`: the nodes as devices, and the functions for clients that follow them
+//! - `door.rs`: the state behind the functions, and a record of what other modules hold
 //! - `exports.c`: the names that other modules see
 //! - `client.rs`: for Rust code in the same tree
+//! - `sister.rs`: frame rings for the sister modules
 //!
-//! A module that uses the functions keeps this one loaded; so when this door closes nobody is in one
-//! of them. A module that goes and has left something open is named in the log, and what it has left
-//! is closed, before its code is gone.
+//! A module that uses the functions keeps this module loaded. So when this interface closes, no
+//! caller is in one of the functions. If a module is unloaded and has left resources, the log names
+//! the module. The resources are released before the module's code is gone.
 //!
-//! Flags are those of `arguments.rs`, what the calls do is in `endpoint.rs`.
+//! The flags are in `arguments.rs`, and the calls themselves in `endpoint.rs`.
 
 mod calls;
 pub mod client;
 mod door;
 mod peer_bus;
+pub mod sister;
 
 use crate::{
     endpoint::scif::Scif,
@@ -41,7 +43,7 @@ use kernel::{
 };
 use peer_bus::PeerBus;
 
-/// The door; it closes when this is dropped.
+/// The interface for other modules. The drop closes it.
 pub(crate) struct KernelApi {
     // Dropped in this order.
     _watch: Pin<KBox<Watch>>,
@@ -50,7 +52,8 @@ pub(crate) struct KernelApi {
 }
 
 impl KernelApi {
-    /// Opens the door: functions may be called before this returns. May sleep.
+    /// Opens the interface. Other modules may call its functions before this returns.
+    /// Context: may sleep.
     pub(crate) fn new(scif: &Arc<Scif>) -> Result<Self> {
         let bus = PeerBus::new(Bus::register()?, scif)?;
         let door = Door::new(scif, bus.queue.clone())?;
@@ -70,9 +73,10 @@ impl KernelApi {
     }
 }
 
-/// Closes what a module has left open.
+/// Closes everything that a module has left open.
 fn close_forgotten(door: &Door, module: usize, name: &CStr) {
-    // Clients first: their functions may use the endpoints. Memory last: windows are made of it.
+    // Clients go first, as their functions may use the endpoints. Memory goes last, as windows are
+    // made of it.
     let clients = door.clients.clear_of(module, drop);
     let ranges = door.held.clear_of(module, drop);
     let endpoints = door.endpoints.clear_of(module, |endpoint| endpoint.close());
@@ -80,7 +84,7 @@ fn close_forgotten(door: &Door, module: usize, name: &CStr) {
     if clients + ranges + endpoints + pinned > 0 {
         pr_warn!(
             "module {} has gone and left {} endpoint(s) open, {} client(s) registered, \
-             {} piece(s) of memory pinned, {} range(s) of pages not put\n",
+             {} piece(s) of memory pinned, {} range(s) of pages not put: scif has released all\n",
             name.to_str().unwrap_or("?"),
             endpoints,
             clients,
@@ -106,11 +110,11 @@ mod tests {
     };
     use kernel::page::PAGE_SIZE;
 
-    /// Addresses of modules that are none.
+    /// Addresses that stand for modules, but belong to none.
     const FORGETFUL: usize = 0x5c1f;
     const OTHER: usize = 0x5c20;
 
-    /// A connection of this node with itself, whose ends were handed out.
+    /// Connects this node with itself, and hands out both ends.
     fn connect(door: &Door, listener: &Endpoint) -> Result<(Arc<Endpoint>, Arc<Endpoint>)> {
         let to = PortId {
             node: door.scif.nodes.own_id(),
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_has_left_is_closed() -> Result {
+    fn module_unload_closes_its_forgotten_endpoints_and_pages() -> Result {
         let door = DOOR.get()?;
         let listener = Endpoint::new(&door.scif)?;
         let kept = door.keep(listener.clone(), OTHER)?;
@@ -149,11 +153,11 @@ mod tests {
             assert!(matches!(door.owner_of(endpoint), Err(EBADF)));
         }
         assert!(door.held.owner(key).is_none());
-        // Others have forgotten nothing.
+        // The endpoint of the other module is untouched.
         assert_eq!(listener.facts().state, "listening");
         assert_eq!(door.owner_of(&listener), Ok(OTHER));
         drop(door.endpoints.take(kept.addr()));
-        // Nobody else knows them: what is dropped here was the last.
+        // The test holds the last reference to each.
         for endpoint in [near, far, listener] {
             assert!(Arc::into_unique_or_drop(endpoint).is_some());
         }
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_has_left_nothing() -> Result {
+    fn module_unload_keeps_endpoints_of_other_modules() -> Result {
         let door = DOOR.get()?;
         let endpoint = Endpoint::new(&door.scif)?;
         let kept = door.keep(endpoint.clone(), OTHER)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of the module that needs nothing but `core`: formats, arithmetic, tables.
+//! The part of the module that needs only `core`: formats, arithmetic, tables.
 //!
 //! These files hold no I/O, no locks and no allocation. They are compiled a second time on the
 //! host (`tests/host`), where unit, property and loom tests run against models.
@@ -12,9 +12,12 @@ pub(crate) mod control_block;
 pub(crate) mod doorbells;
 pub(crate) mod envelope;
 pub(crate) mod extents;
+pub(crate) mod frame_messages;
+pub(crate) mod frame_ring;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+pub(crate) mod link_rate;
 pub(crate) mod log_limit;
 pub(crate) mod marks;
 pub(crate) mod messages;

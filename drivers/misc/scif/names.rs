@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names: numbers of 32 bits, in classes, by which a port is found.
+//! Names: 32-bit numbers, in classes, by which a port is found.
 //!
-//! A port is 16 bits and belongs to whoever comes first; programs that have numbers of their own for
-//! what they offer bind those, and others ask the node for the port that has one, as they connect.
+//! A port has 16 bits, and belongs to the first endpoint that binds it. A program that has numbers
+//! of its own for its services binds these as names. On connecting, another program asks the node
+//! for the port of a name.
 //!
-//! A name is in the table as long as its [`BoundName`] exists. Each one is charged to the process that has bound
-//! it, and an endpoint has one at most, so there are no more of them than open files.
+//! A name is in the table as long as its [`BoundName`] exists. It is charged to the process that
+//! has bound it. An endpoint has at most one name, so there are no more names than open files.
 //!
-//! Lock: `ports` is a spinlock, held for a look at one name: all users and the control work need it.
+//! Lock: `ports` is a spinlock, held for the lookup of one name: all users and the control work
+//! need it.
 
 use kernel::{
     new_spinlock,
@@ -27,13 +29,14 @@ use kernel::{
     },
 };
 
-/// Where names begin that were not asked for: far from the small numbers that programs choose.
+/// First number for names without a requested number, far from the small numbers that programs
+/// choose.
 const FIRST_DYNAMIC: u32 = 1 << 31;
 
 /// A name, with its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
-    /// Not 0.
+    /// Class of the number; not 0.
     pub(crate) class: u32,
     pub(crate) number: u32,
 }
@@ -43,12 +46,12 @@ pub(crate) struct Name {
 pub(crate) struct Names {
     #[pin]
     ports: SpinLock<RBTree<Name, u16>>,
-    /// Goes round, so that a name that was just freed comes back as late as possible: peers may still
-    /// mean the one who had it.
+    /// The next number to try. It wraps around, so that a name that was just freed is reused as
+    /// late as possible: peers may still mean the old owner.
     next: Atomic<u32>,
 }
 
-/// A port has this name until this is dropped.
+/// A name that belongs to a port until this is dropped.
 pub(crate) struct BoundName {
     names: Arc<Names>,
     pub(crate) name: Name,
@@ -62,7 +65,8 @@ impl Drop for BoundName {
 }
 
 impl Names {
-    /// No names yet. May sleep.
+    /// Creates an empty table.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -73,15 +77,22 @@ impl Names {
         )
     }
 
-    /// Gives a port the name of that number, or any that is free. EADDRINUSE if another one has it;
-    /// ENOSPC if no one is found that is free. May sleep.
+    /// Gives a port the name with this number, or any free name.
+    ///
+    /// # Errors
+    ///
+    /// - `EADDRINUSE`: another port has the name.
+    /// - `ENOSPC`: no free name was found.
+    ///
+    /// Context: may sleep.
     pub(crate) fn bind(
         self: &Arc<Self>,
         class: u32,
         number: Option<u32>,
         port: u16,
     ) -> Result<BoundName> {
-        // Before the lock, which all processes need: who pays may have to wait.
+        // Allocates before the lock, which all processes need: the payer of the memory may have to
+        // wait.
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         for _ in FIRST_DYNAMIC..=u32::MAX {
             let any = || self.next.fetch_add(1, Relaxed) | FIRST_DYNAMIC;
@@ -106,13 +117,14 @@ impl Names {
         Err(ENOSPC)
     }
 
-    /// The port that has a name. May sleep.
+    /// Returns the port of a name.
+    /// Context: may sleep.
     pub(crate) fn port(&self, name: Name) -> Option<u16> {
         self.ports.lock().get(&name).copied()
     }
 
-    /// Walks over the names and their ports, in order and without the lock: what comes and goes meanwhile may be seen or
-    /// not.
+    /// Iterates over the names and their ports in order, without the lock between them. A name that
+    /// is added or removed meanwhile may be missed.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, u16)> + '_ {
         let mut next = Some(0_u64);
         core::iter::from_fn(move || {
@@ -126,7 +138,7 @@ impl Names {
     }
 }
 
-#[kunit_tests(scif_names_table)]
+#[kunit_tests(scif_names)]
 mod tests {
     use super::*;
 
@@ -137,7 +149,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_is_free_when_who_has_it_lets_go() -> Result {
+    fn name_is_free_after_its_binding_is_dropped() -> Result {
         let table = Names::new()?;
         assert!(table.port(NAME).is_none());
         let bound = table.bind(CLASS, Some(42), 2000)?;
@@ -154,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_do_not_know_of_each_other() -> Result {
+    fn same_number_in_another_class_is_another_name() -> Result {
         let table = Names::new()?;
         let one = table.bind(CLASS, Some(42), 2000)?;
         let other = table.bind(CLASS + 1, Some(42), 2001)?;
@@ -167,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn any_name_is_one_that_is_free_and_comes_back_late() -> Result {
+    fn chosen_name_is_free_and_reused_after_wraparound() -> Result {
         let table = Names::new()?;
         let first = table.bind(CLASS, None, 2000)?.name;
         let taken = table.bind(CLASS, Some(first.number + 1), 2001)?;
         let second = table.bind(CLASS, None, 2002)?;
         assert!(second.name != first && second.name != taken.name);
         assert!(second.name.number != 0);
-        // They go round, not over.
+        // The numbers wrap around to the first dynamic one, not to 0.
         table.next.store(u32::MAX, Relaxed);
         let last = table.bind(CLASS, None, 2003)?;
         assert_eq!(last.name.number, u32::MAX);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is out there: this node, and the nodes it knows.
+//! The nodes: this node, and the remote nodes that it knows.
 //!
 //! There is one [`Nodes`] while the module is loaded. It knows the nodes that are online, this one
-//! among them, hands out their peers, and remembers those that were lost. [`Arrivals`] makes a peer
-//! of each node that a transport introduces.
+//! among them. It hands out their peers, and remembers nodes that were lost. [`Arrivals`] makes a
+//! peer of each node that a transport introduces.
 //!
-//! Lock: `table` is a leaf; nothing is called from under it that takes another lock of the module.
+//! Lock: `table` is a leaf. Nothing is called under it that takes another lock of the module.
 
 pub(crate) mod statuses;
 
 use crate::{
+    logic::envelope::ServiceId,
     peer::{
         service::Service,
         Common,
@@ -40,17 +41,18 @@ use kernel::{
         Mutex, //
     },
 };
-use statuses::Statuses;
+use statuses::NodeStatuses;
 
-/// A node that is or was there, as it was when it came.
+/// A node that is or was online, with its properties when it came.
 pub(crate) struct KnownNode {
     pub(crate) id: u16,
     pub(crate) link: CString,
     pub(crate) generation: u64,
-    /// Another one each time that a node, any node, comes.
+    /// Number of the session: a new one each time that any node comes.
     pub(crate) session: u64,
     is_this: bool,
-    /// Until all that hangs on it knows that it is lost: to who watches it is online as long.
+    /// The node's peer, until all users of the peer know that it is lost. Watchers see the node as
+    /// online until then.
     pub(crate) peer: Option<Arc<Peer>>,
 }
 
@@ -63,17 +65,17 @@ impl KnownNode {
         })
     }
 
-    /// Whether it is another session of the same node.
+    /// Returns whether `other` is a session of the same node.
     fn is_same_node(&self, other: &Self) -> bool {
         self.is_this == other.is_this && (self.is_this || self.id == other.id)
     }
 
-    /// Its peer, while it is online.
+    /// Returns the node's peer, while the node is online.
     pub(crate) fn online(&self) -> Option<&Arc<Peer>> {
         self.peer.as_ref().filter(|peer| !peer.is_over())
     }
 
-    /// How it is now, in a word for users.
+    /// Returns the state of the node, in a word for users.
     pub(crate) fn state(&self) -> &'static str {
         if self.is_this {
             "self"
@@ -85,11 +87,12 @@ impl KnownNode {
     }
 }
 
-/// Who wants to hear of nodes that come and go: who is online has changed, maybe more than once. When a
-/// node has gone, all that was connected with it knows already. May sleep, but waits for nobody.
+/// A callback for a change of the nodes that are online. There may have been more than one change.
+/// When a node has gone, all that was connected with it already knows.
+/// Context: may sleep, waits for no other task.
 pub(crate) type Watcher = KBox<dyn Fn() + Send + Sync>;
 
-/// Has the watcher told until it is dropped.
+/// The registration of a watcher, until it is dropped.
 pub(crate) struct Watching(Arc<Nodes>);
 
 impl Drop for Watching {
@@ -100,23 +103,24 @@ impl Drop for Watching {
 
 #[derive(Default)]
 struct Table {
-    /// This node first. One that is back stands behind what it was until that has been torn down.
+    /// The known nodes, this one first. A node that is back stands behind its old session until
+    /// that has been torn down.
     nodes: KVec<KnownNode>,
-    /// How often one has come.
+    /// Number of sessions so far.
     sessions: u64,
 }
 
 /// All nodes that this one knows, itself among them.
 #[pin_data]
 pub(crate) struct Nodes {
-    /// Random, new each time the module is loaded.
+    /// A random number, new each time the module is loaded.
     pub(crate) generation: u64,
     own_id: Atomic<u32>,
-    /// How nodes stand, which need not be there.
-    pub(crate) statuses: Arc<Statuses>,
+    /// The statuses of nodes, which need not be online.
+    pub(crate) statuses: Arc<NodeStatuses>,
     #[pin]
     table: Mutex<Table>,
-    /// Told with the lock held, so that one that goes is told no more.
+    /// The watcher. It is called with the lock held, so that no call begins after it was removed.
     #[pin]
     watcher: Mutex<Option<Watcher>>,
 }
@@ -124,11 +128,12 @@ pub(crate) struct Nodes {
 const ID_UNSET: u32 = u32::MAX;
 
 impl Nodes {
-    /// Nobody is known yet. `own_id` is that of this node, if it was chosen. May sleep.
+    /// Creates the table without a node. `own_id` is the id of this node, if it was chosen.
+    /// Context: may sleep.
     pub(crate) fn new(own_id: Option<u16>) -> Result<Arc<Self>> {
-        // Not zero, which stands for a boot id that is not known.
+        // Never 0, which stands for an unknown boot id.
         let generation = random() | 1;
-        let statuses = Statuses::new(own_id.unwrap_or(0), generation)?;
+        let statuses = NodeStatuses::new(own_id.unwrap_or(0), generation)?;
         Arc::pin_init(
             pin_init!(Self {
                 generation,
@@ -143,7 +148,7 @@ impl Nodes {
 
     // ----- this node ---------------------------------------------------------------------------
 
-    /// The id of this node; 0 as long as neither a parameter nor a device has set another.
+    /// Returns the id of this node, which is 0 until a parameter or a device sets another.
     pub(crate) fn own_id(&self) -> u16 {
         match self.own_id.load(Relaxed) {
             ID_UNSET => 0,
@@ -151,7 +156,7 @@ impl Nodes {
         }
     }
 
-    /// As [`Self::own_id`], which is `default` from now on unless it was chosen before.
+    /// Returns the id of this node, which becomes `default` unless it was chosen before.
     fn own_id_or(&self, default: u16) -> u16 {
         if let Err(id) = self.own_id.cmpxchg(ID_UNSET, u32::from(default), Relaxed) {
             return id as u16;
@@ -160,7 +165,7 @@ impl Nodes {
         let Table { nodes, sessions } = &mut *table;
         for this in nodes.iter_mut().filter(|known| known.is_this) {
             this.id = default;
-            // To watchers it is another one.
+            // Watchers see a new session.
             *sessions += 1;
             this.session = *sessions;
             if let Some(peer) = &this.peer {
@@ -175,7 +180,7 @@ impl Nodes {
 
     // ----- nodes -------------------------------------------------------------------------------
 
-    /// A node that is online, as a peer: ENODEV if it is not.
+    /// Returns the peer of a node that is online. ENODEV if the node is not.
     pub(crate) fn peer(&self, node: u16) -> Result<Arc<Peer>> {
         let is_this = node == self.own_id();
         let table = self.table.lock();
@@ -186,8 +191,8 @@ impl Nodes {
         known.find_map(KnownNode::online).cloned().ok_or(ENODEV)
     }
 
-    /// Calls `f` with each node that is or was known, this one first. Under a lock: `f` must not sleep for
-    /// long.
+    /// Calls `f` with each node that is or was known, this one first. A lock is held, so `f` must
+    /// not sleep for long.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&KnownNode)) {
         let table = self.table.lock();
         for (index, known) in table.nodes.iter().enumerate() {
@@ -198,21 +203,23 @@ impl Nodes {
         }
     }
 
-    /// The ids of the nodes that are online, this one first.
+    /// Returns the ids of the nodes that are online, this one first.
     pub(crate) fn online(&self) -> Result<KVec<u16>> {
         let mut ids = KVec::new();
         ids.push(self.own_id(), GFP_KERNEL)?;
         for known in &self.table.lock().nodes {
             if !known.is_this && known.online().is_some() {
-                // Nobody pays: all processes need the lock.
+                // Not charged to a process: the charge could wait under a lock that all processes
+                // need.
                 ids.push(known.id, GFP_KERNEL)?;
             }
         }
         Ok(ids)
     }
 
-    /// The nodes that are online to those who watch, this one among them. One that is back is not
-    /// until the one that it was has been torn down. May sleep.
+    /// Returns the nodes that watchers see as online, this one among them. A node that is back is
+    /// not among them until its old session has been torn down.
+    /// Context: may sleep.
     pub(crate) fn online_nodes(&self) -> Result<KVec<KnownNode>> {
         let table = self.table.lock();
         let mut nodes: KVec<KnownNode> = KVec::new();
@@ -224,7 +231,9 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Tells the one watcher there is when nodes come and go, and of those that are there. May sleep.
+    /// Registers the only watcher, which is called for nodes that come and go, and once at the
+    /// beginning.
+    /// Context: may sleep.
     pub(crate) fn watch(self: &Arc<Self>, watcher: Watcher) -> Watching {
         *self.watcher.lock() = Some(watcher);
         self.tell_watcher();
@@ -237,7 +246,8 @@ impl Nodes {
         }
     }
 
-    /// EEXIST if a node with its id is online already, over another link.
+    /// Adds a node that has come. EEXIST if a node with its id is online already, over another
+    /// link.
     fn add(&self, peer: &Arc<Peer>, link: &CStr, is_this: bool) -> Result {
         let mut known = KnownNode {
             id: peer.node(),
@@ -265,14 +275,15 @@ impl Nodes {
         table.nodes.reserve(1, GFP_KERNEL)?;
         table.sessions += 1;
         known.session = table.sessions;
-        // Of one that was torn down nothing is left but how it was: the last one behind each link, as a peer may say
-        // another id each time.
+        // Drops old entries. Only the last torn-down session of each link is remembered, as a peer
+        // may claim another id each time.
         table.nodes.retain(|other| {
             other.peer.is_some() || !other.is_same_node(&known) && *other.link != *known.link
         });
         let others = table.nodes.iter().position(|other| !other.is_this);
         let place = others.filter(|_| is_this).unwrap_or(table.nodes.len());
-        // Before it is found: a process that has connected must not see its node as lost.
+        // Marks the node as online before it can be found: a process that has connected must not
+        // see its node as lost.
         if !is_this {
             peer.status.online(peer.generation);
         }
@@ -296,11 +307,67 @@ impl Observer for Nodes {
     }
 }
 
-/// Makes peers of the nodes that transports introduce, for [`Nodes`].
+/// The maker of peers for the nodes that transports introduce, which [`Nodes`] then knows.
+#[pin_data]
 pub(crate) struct Arrivals {
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) common: Common,
-    pub(crate) services: KVec<Arc<dyn Service>>,
+    nodes: Arc<Nodes>,
+    common: Common,
+    /// The services of this node. Held while a peer comes, so that each service is attached to each
+    /// peer once.
+    #[pin]
+    services: Mutex<KVec<Arc<dyn Service>>>,
+}
+
+impl Arrivals {
+    /// Creates the maker of peers, for the `nodes`, without a service.
+    /// Context: may sleep.
+    pub(crate) fn new(nodes: &Arc<Nodes>, common: Common) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                nodes: nodes.clone(),
+                common,
+                services <- new_mutex!(KVec::new(), "Arrivals::services"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds a service, and attaches it to all peers that are online. If it can't be attached to
+    /// one, that peer has to do without it. EEXIST: there is a service with this id.
+    /// Context: may sleep.
+    pub(crate) fn add_service(&self, service: Arc<dyn Service>) -> Result {
+        let mut services = self.services.lock();
+        if services.iter().any(|other| other.id() == service.id()) {
+            return Err(EEXIST);
+        }
+        services.push(service.clone(), GFP_KERNEL)?;
+        let nodes = self.nodes.online_nodes()?;
+        for peer in nodes.iter().filter_map(KnownNode::online) {
+            let attached = service.as_arc_borrow().attach(peer);
+            let attached = attached.and_then(|attached| peer.attach(service.id(), attached));
+            match attached {
+                Ok(()) => peer.begin(service.id()),
+                // It was lost meanwhile.
+                Err(_) if peer.is_over() => (),
+                Err(error) => {
+                    let (id, node) = (service.id().0, peer.node());
+                    pr_warn!("node {node}: without service {id}: {error:?}\n");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a service: from now on it is attached to no peer.
+    /// Context: may sleep.
+    pub(crate) fn remove_service(&self, service: ServiceId) {
+        let mut services = self.services.lock();
+        if let Some(place) = services.iter().position(|other| other.id() == service) {
+            let removed = services.remove(place);
+            drop(services);
+            drop(removed);
+        }
+    }
 }
 
 impl Sink for Arrivals {
@@ -316,25 +383,43 @@ impl Sink for Arrivals {
         node == self.nodes.own_id() || self.nodes.peer(node).is_ok()
     }
 
-    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
-        let node = who.node.unwrap_or_else(|| self.nodes.own_id());
-        let status = self.nodes.statuses.of_peer(who.node)?;
-        let peer = Peer::new(&self.common, path, &who, node, status)?;
-        let mut services = self.services.iter();
+    fn online(
+        &self,
+        path: Arc<dyn Path>,
+        introduction: Introduction<'_>,
+    ) -> Result<Arc<dyn Session>> {
+        let node = introduction.node.unwrap_or_else(|| self.nodes.own_id());
+        let status = self.nodes.statuses.of_peer(introduction.node)?;
+        let peer = Peer::new(&self.common, path, &introduction, node, status)?;
+        let services = self.services.lock();
         let added = services
+            .iter()
             .try_for_each(|service| {
                 peer.attach(service.id(), service.as_arc_borrow().attach(&peer)?)
             })
-            .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
+            .and_then(|()| {
+                self.nodes
+                    .add(&peer, introduction.link, introduction.node.is_none())
+            });
         if let Err(error) = added {
-            // Tells the peer, which has begun its session, that this one is over.
+            // Tells the peer, which has begun its session, that this session is over.
             peer.tear_down();
             peer.unreachable();
             peer.detach_services();
             return Err(error);
         }
+        for service in services.iter() {
+            peer.begin(service.id());
+        }
+        drop(services);
         self.nodes.tell_watcher();
         Ok(peer)
+    }
+
+    fn link_gone(&self, link: &CStr) {
+        for service in self.services.lock().iter() {
+            service.link_gone(link);
+        }
     }
 }
 
@@ -354,14 +439,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_is_there_to_watchers_until_it_is_torn_down() -> Result {
+    fn lost_node_is_visible_to_watchers_until_torn_down() -> Result {
         let (bed, nodes) = (Bed::new()?, Nodes::new(Some(OWN))?);
         let peer = bed.peer.clone();
         nodes.add(&peer, c"test", false)?;
         assert_eq!(*sessions(&nodes)?, [1]);
         peer.going();
         assert!(nodes.peer(peer.node()).is_err());
-        // Whatever else changes at that moment.
+        // Other changes at that moment do not matter.
         assert_eq!(*sessions(&nodes)?, [1]);
         nodes.torn_down(&peer);
         assert!(sessions(&nodes)?.is_empty());
@@ -370,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_back_waits_for_the_end_of_what_it_was() -> Result {
+    fn returning_node_waits_for_teardown_of_its_old_session() -> Result {
         let (first, second) = (Bed::new()?, Bed::new()?);
         let nodes = Nodes::new(Some(OWN))?;
         nodes.add(&first.peer, c"test", false)?;
@@ -387,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_another_node_each_time_is_remembered_once() -> Result {
+    fn peer_with_changing_node_id_is_remembered_once() -> Result {
         let nodes = Nodes::new(Some(OWN))?;
         for id in [7, 8, 9] {
             let bed = Bed::new()?;

@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The relation to one peer: from the handshake until it is lost or leaves.
+//! A session with one peer, from the handshake until the peer is lost or leaves.
 //!
-//! A node that comes back is a new [`Peer`]; everything that belonged to the old one stays dead. A
-//! peer carries the control channel, the doorbells and the signs of life, and decides for all that
-//! hangs on it when the peer counts as gone. What it is used for is up to *services*
-//! (`peer/service.rs`), of which it knows nothing but their ids. How it was found and how its memory
-//! is reached is up to the transport.
+//! A node that returns gets a new [`Peer`]; everything that belonged to the old one stays dead. A
+//! peer has the control channel, the doorbells and the heartbeats. It decides when the node
+//! counts as lost, for everything that is built on it. The uses of a peer are *services*
+//! (`peer/service.rs`), of which it knows nothing but their ids. The transport finds the peer and
+//! reaches its memory.
 //!
-//! # Going away
+//! # Teardown
 //!
-//! Whatever finds the peer gone or misbehaving calls [`Peer::fail`], in any context: from then on no caller gets
-//! inside. The transport then tears the session down from its own work (`transport/sink.rs` has the order). All
-//! services mark what they have as lost and wake every waiter ([`service::Attachment::lost`]); callers that wait for
-//! control messages are woken here. Callers that are inside are waited for: each copies one chunk at most, ends a DMA
-//! transfer or a page fault, or waits for something that the loss ends. A channel, too, counts as inside until the
-//! loss has closed it. Then services empty mappings and unpin windows. Memory that a peer which is merely slow could
-//! still write to (control block, rings) lives on until the peer has shown that it has let go.
+//! A caller is *inside* a peer from [`Peer::enter`] until it drops the guard. Code that finds the
+//! peer lost or misbehaving calls [`Peer::fail`], in any context. From then on the peer admits no
+//! caller. The transport tears the session down from its own work item (`transport/sink.rs` has the
+//! order):
+//!
+//! 1. All services mark their state as lost and wake every waiter ([`service::Attachment::lost`]).
+//!    The peer wakes callers that wait for control messages.
+//! 2. The teardown waits for the callers inside. Each copies at most one chunk, completes a DMA
+//!    transfer or a page fault, or waits for something that the loss ends. An open channel is such
+//!    a caller, too: it stays inside until the loss has closed it.
+//! 3. Services empty mappings and unpin windows.
+//!
+//! A peer that is merely slow could still write to the control block and the rings. That memory
+//! lives on until the peer has shown that it has released it.
 //!
 //! # Lock order
 //!
 //! See `scif_main.rs`.
+//!
+//! This file has more than 500 lines because both a session's life and its messages need its state.
 
 pub(crate) mod channel;
 pub(crate) mod channel_table;
@@ -80,6 +89,7 @@ use doorbells::{
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             Acquire,
@@ -97,56 +107,60 @@ use liveness::Liveness;
 use questions::Until;
 use service::Attachment;
 use status::{
-    Held,
-    PeerStatus, //
+    PeerStatus,
+    StatusHolder, //
 };
 
-/// Who keeps the books about peers: told when one is lost.
+/// A registry of peers that is notified of each loss.
 pub(crate) trait Observer: Send + Sync {
-    /// Everything that uses the lost peer has been told, and no caller is inside it. May sleep.
+    /// Forgets a lost peer. All services know of the loss, and no caller is inside the peer.
+    /// Context: may sleep.
     fn torn_down(&self, peer: &Peer);
 }
 
-/// What all peers have in common.
+/// The parameters that all peers share.
 pub(crate) struct Common {
     pub(crate) queues: Arc<WorkQueues>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// After how many milliseconds without a sign of life a peer counts as lost.
+    /// Milliseconds without a heartbeat after which a peer counts as lost.
     pub(crate) heartbeat_timeout: u32,
 }
 
-/// See the head of this file.
+/// A session with one peer.
 #[pin_data]
 pub(crate) struct Peer {
-    /// Also for what hangs on the peer.
+    /// Work queues for the peer and for everything that is built on it.
     pub(crate) queues: Arc<WorkQueues>,
     observer: Arc<dyn Observer>,
-    /// The id of its node.
+    /// Id of the peer's node.
     node: Atomic<u32>,
-    /// It is this node itself.
+    /// Whether the peer is this node itself.
     pub(crate) is_this: bool,
-    /// Random, new each time its module is loaded.
+    /// The transport's name of the link.
+    pub(crate) link: CString,
+    /// A random number, new each time the peer's module is loaded.
     pub(crate) generation: u64,
     own_nonce: u32,
     peer_nonce: u32,
     path: Arc<dyn Path>,
     #[pin]
     control: ControlRings,
-    /// Everybody who uses the path; closed as soon as the peer is as good as gone.
+    /// The callers inside. Closed as soon as the peer counts as lost.
     #[pin]
     in_flight: InFlight,
-    /// By which processes see how its node stands.
+    /// The status of the node, as processes see it.
     pub(crate) status: PeerStatus,
-    /// It has sent something for a service that this node does not have: said once.
+    /// Whether a message for a service that this node lacks was logged, so that it is logged only
+    /// once.
     has_asked_in_vain: Atomic<bool>,
     pub(crate) liveness: Liveness,
     pub(crate) doorbells: Arc<Doorbells>,
-    /// What services have for this peer; none once it is forgotten.
+    /// The services' state for this peer. Empty once the session is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
-    /// Odd while the control work handles messages.
+    /// Number of times that the control work has begun or ended: odd while it handles messages.
     passes: Atomic<u64>,
-    /// Woken when it has.
+    /// Woken when the control work has ended.
     #[pin]
     passed: WaitQueue,
     #[pin]
@@ -157,7 +171,7 @@ impl_has_work! {
     impl HasWork<Self> for Peer { self.control_work }
 }
 
-/// Keeps a peer's path in use for longer than a borrow lasts: by a DMA transfer.
+/// A use of a peer's path that owns its reference, for example by a DMA transfer.
 pub(crate) struct PeerUse(Arc<Peer>);
 
 impl Deref for PeerUse {
@@ -175,40 +189,43 @@ impl Drop for PeerUse {
 }
 
 impl Peer {
-    /// A peer that is there from now on, with no service yet. `node` is its id, `status` how that stands. EFAULT if its control
-    /// block can't be reached. May sleep.
+    /// Creates a peer without services. `node` is its id, `status` the status of that node. EFAULT
+    /// if the peer's control block is out of reach.
+    /// Context: may sleep.
     pub(crate) fn new(
         common: &Common,
         path: Arc<dyn Path>,
-        who: &Introduction<'_>,
+        introduction: &Introduction<'_>,
         node: u16,
-        status: Held,
+        status: StatusHolder,
     ) -> Result<Arc<Self>> {
         let control = ControlRings::new(
-            who.block.clone(),
-            who.geometry,
-            who.peer_block,
-            who.peer_geometry,
+            introduction.block.clone(),
+            introduction.geometry,
+            introduction.peer_block,
+            introduction.peer_geometry,
             &*path,
         )?;
         let own = Block {
-            place: who.block.clone(),
-            geometry: who.geometry,
+            place: introduction.block.clone(),
+            geometry: introduction.geometry,
         };
         let peers = Block {
-            place: who.peer_block,
-            geometry: who.peer_geometry,
+            place: introduction.peer_block,
+            geometry: introduction.peer_geometry,
         };
         let doorbells = Doorbells::new(path.doorbells(), own, peers, &common.queues)?;
+        let link = CString::try_from(introduction.link)?;
         Arc::pin_init(
             pin_init!(Self {
                 queues: common.queues.clone(),
                 observer: common.observer.clone(),
                 node: Atomic::new(node.into()),
-                is_this: who.node.is_none(),
-                generation: who.generation,
-                own_nonce: who.own_nonce,
-                peer_nonce: who.peer_nonce,
+                is_this: introduction.node.is_none(),
+                link,
+                generation: introduction.generation,
+                own_nonce: introduction.own_nonce,
+                peer_nonce: introduction.peer_nonce,
                 path,
                 control <- control,
                 in_flight <- InFlight::new(),
@@ -225,67 +242,104 @@ impl Peer {
         )
     }
 
-    /// Attaches a service, before the transport knows of the session. May sleep.
+    /// Attaches a service. ENODEV if the peer is lost: nothing would detach the service again.
+    /// Context: may sleep.
     pub(crate) fn attach(&self, service: ServiceId, attachment: Arc<dyn Attachment>) -> Result {
         let mut attachments = self.attachments.lock();
+        // A task that closes the peer later takes this lock, and finds the service.
+        if self.is_over() {
+            return Err(ENODEV);
+        }
         Ok(attachments.push((service, attachment), GFP_KERNEL)?)
     }
 
-    /// The id of its node.
+    /// Lets a service begin that was attached.
+    /// Context: may sleep.
+    pub(crate) fn begin(&self, service: ServiceId) {
+        if let Some(attachment) = self.attachment(service) {
+            attachment.begin();
+        }
+    }
+
+    /// Detaches a service that has ended. If the session is over, the service's state stays until
+    /// the session is forgotten.
+    /// Context: may sleep.
+    pub(crate) fn detach(&self, service: ServiceId) {
+        let detached = {
+            let mut attachments = self.attachments.lock();
+            let place = attachments.iter().position(|(id, _)| *id == service);
+            let place = place.filter(|_| !self.is_over());
+            place.and_then(|place| attachments.remove(place).ok())
+        };
+        drop(detached);
+    }
+
+    /// Returns the id of the peer's node.
     pub(crate) fn node(&self) -> u16 {
         self.node.load(Relaxed) as u16
     }
 
-    /// The node has got its id after the peer was made, which happens to this node itself.
+    /// Sets the node's id, which this node may learn only after its own peer was made.
     pub(crate) fn set_node(&self, node: u16) {
         self.node.store(node.into(), Relaxed);
     }
 
-    /// The way there; the caller is inside, unless a function of it says otherwise.
+    /// Returns the path to the peer. The caller is inside, unless a function of [`Path`] says
+    /// otherwise.
     pub(crate) fn path(&self) -> &dyn Path {
         &*self.path
     }
 
-    /// How its memory is reached, in a word for users. Any time.
+    /// Returns a word for users that tells how the peer's memory is reached. The caller need not be
+    /// inside.
     pub(crate) fn mode(&self) -> &'static str {
         self.path.mode()
     }
 
-    /// Whether something may be said in the log that the peer, or a process because of it, has caused. Any time.
+    /// Returns whether a line may be logged that the peer, or a process because of it, has caused.
+    /// The caller need not be inside.
     pub(crate) fn may_log(&self) -> bool {
         self.path.may_log()
     }
 
-    /// Goes in to use the path; `None` once the peer is lost. Any context.
+    /// Enters the peer to use its path. Returns `None` once the peer is lost.
+    /// Context: any.
     pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
         self.in_flight.enter()
     }
 
-    /// As [`Self::enter`], for use beyond a borrow.
+    /// Enters the peer as [`Self::enter`] does, for longer than a borrow lasts.
     pub(crate) fn enter_owned(self: &Arc<Self>) -> Option<PeerUse> {
         self.in_flight
             .enter_unscoped()
             .then(|| PeerUse(self.clone()))
     }
 
-    /// Whether the peer is gone, or as good as gone. Any context.
+    /// Returns whether the peer is lost, or counts as lost.
+    /// Context: any.
     pub(crate) fn is_over(&self) -> bool {
         self.in_flight.is_closed()
     }
 
-    /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
+    /// Ends the session because the peer is lost, has misbehaved or can't be served.
+    /// Context: any.
     pub(crate) fn fail(&self, reason: &str) {
         if !self.close() {
             return;
         }
         if self.may_log() {
-            pr_warn!("node {} is lost: {}\n", self.node(), reason);
+            pr_warn!(
+                "node {} is lost: {}; ending the session\n",
+                self.node(),
+                reason
+            );
         }
         trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
     }
 
-    /// Lets nobody in any more. Returns whether it was open. Any context.
+    /// Admits no more callers. Returns whether the peer was open.
+    /// Context: any.
     fn close(&self) -> bool {
         self.status.lost();
         self.in_flight.close()
@@ -297,7 +351,7 @@ impl Peer {
         Some(found.1.clone())
     }
 
-    /// Calls `f` with what each service has for this peer, without a lock.
+    /// Calls `f` with each service's state for this peer, without a lock held.
     fn for_each_attachment(&self, f: impl Fn(&dyn Attachment)) {
         for index in 0.. {
             let attachment = match self.attachments.lock().get(index) {
@@ -308,8 +362,8 @@ impl Peer {
         }
     }
 
-    /// Lets go of what services have for this peer, which know the peer themselves. Called at the
-    /// end. May sleep.
+    /// Drops the services' state for this peer, which in turn refers to the peer. Called last.
+    /// Context: may sleep.
     pub(crate) fn detach_services(&self) {
         let attachments = core::mem::replace(&mut *self.attachments.lock(), KVec::new());
         drop(attachments);
@@ -317,13 +371,15 @@ impl Peer {
 
     // ----- control messages --------------------------------------------------------------------
 
-    /// Sends a message, and waits until the peer's ring has room for it. Interruptible: then nothing was sent. ENODEV if
-    /// the peer is lost. Not for handlers of messages.
+    /// Posts a message, and waits until the peer's ring has room for it. If a signal interrupts the
+    /// wait, nothing was sent. ENODEV if the peer is lost.
+    /// Context: may sleep, interruptible, not in handlers of messages.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
         self.post_until(message, Annex::NONE, Until::Signal)
     }
 
-    /// As [`Self::post`], with an annex. Killable.
+    /// Posts a message with an annex, as [`Self::post`] does.
+    /// Context: may sleep, killable, not in handlers of messages.
     pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
         self.post_until(message, annex, Until::Killed)
     }
@@ -336,7 +392,7 @@ impl Peer {
                 .control
                 .post(self.path(), &message.envelope(), annex)
                 .map_err(|error| self.control_failed(error))?;
-            // Also for what was written before it found no room.
+            // Rings without room, too: deferred messages may have been written before this one.
             self.ring_for_messages();
             if posted {
                 return Ok(());
@@ -350,8 +406,9 @@ impl Peer {
         }
     }
 
-    /// Answers the request that is being handled. Only for its handler, and for no more than two answers. May sleep,
-    /// does not wait for the peer. If it fails, the peer is lost, which is told elsewhere.
+    /// Answers the request that is being handled. Only its handler calls this, at most twice. A
+    /// failure ends the session, so the handler need not know of it.
+    /// Context: control work, may sleep, does not wait for the peer.
     pub(crate) fn answer(&self, message: &impl Enveloped) {
         if let Some(_inside) = self.enter() {
             let answered = self.control.answer(self.path(), &message.envelope());
@@ -359,8 +416,9 @@ impl Peer {
         }
     }
 
-    /// Sends a message soon, with the memory that was reserved for it: behind all for which the caller has done
-    /// so before. A lost peer gets none. Any context.
+    /// Queues a message, in the memory that was reserved for it, which the control work sends soon.
+    /// Messages keep the order of the calls. A lost peer gets none.
+    /// Context: any.
     pub(crate) fn send(self: &Arc<Self>, reservation: Reservation, message: &impl Enveloped) {
         if !self.is_over() {
             self.control.send(reservation, &message.envelope());
@@ -368,16 +426,17 @@ impl Peer {
         }
     }
 
-    /// Waits until all requests of the peer that have come by now were handled. A process that has heard of
-    /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
-    /// for handlers of messages.
+    /// Waits until all requests that have arrived by now were handled. A process that learns of an
+    /// event in another way may be faster than the control work. ENODEV if the peer is lost.
+    /// Context: may sleep, killable, not in handlers of messages.
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
         let in_time = self.wait_for_handled_within(questions::LIMIT)?;
-        // It may have taken back what had come.
+        // Too late is the peer's fault: it may have taken back messages that had arrived.
         questions::in_time(self, in_time.then_some(Ok(())))
     }
 
-    /// As [`Self::wait_for_handled`], but no longer than this. Returns whether they were.
+    /// Waits as [`Self::wait_for_handled`] does, for at most `limit`. Returns whether they were
+    /// handled.
     pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<bool> {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
@@ -396,29 +455,31 @@ impl Peer {
         Ok(true)
     }
 
-    /// Rings for the messages that were written and not rung for.
+    /// Rings the doorbell if messages were written since it was last rung.
     fn ring_for_messages(&self) {
         if self.control.take_ring() {
             self.path.ring(doorbell::CONTROL);
         }
     }
 
-    /// The control rings can't be used any more: ends the relation.
+    /// Ends the session because the control rings can't be used any more.
     fn control_failed(&self, error: Error) -> Error {
         self.fail(control::reason(error));
         ENODEV
     }
 
-    /// Whether nothing that was posted waits to be handled, where a node is its own peer; or it is lost. May
-    /// sleep.
+    /// Returns whether every message was handled, where a node is its own peer, or the peer is
+    /// lost.
+    /// Context: may sleep.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn is_drained(&self) -> bool {
         self.is_over() || self.control.is_drained()
     }
 
-    /// Looks at the control ring soon. Any context.
+    /// Schedules the control work, which reads the control rings.
+    /// Context: any.
     fn schedule_control(self: &Arc<Self>) {
-        // An error says that the work is pending already.
+        // An error means that the work is already pending.
         let _ = self.queues.control.enqueue(self.clone());
     }
 }
@@ -438,14 +499,14 @@ impl Session for Peer {
         }
         self.path.ring_again();
         let beat = self.liveness.beat();
-        // A write can only fail for an address that the handshake has checked.
+        // The write can't fail: the handshake has checked the address.
         let _ = self.control.beat(self.path(), beat);
         if self.ended().is_none()
             && self
                 .liveness
                 .is_silent(self.control.peer_beat(), milliseconds)
         {
-            self.fail("no sign of life");
+            self.fail("no heartbeat within heartbeat_timeout_ms");
         }
         if self.control.is_short() {
             Arc::from(self).schedule_control();
@@ -454,7 +515,7 @@ impl Session for Peer {
             self.fail(NOT_TAKEN);
         }
         if self.liveness.is_overdue(milliseconds) {
-            self.fail("it does not do what it was asked for");
+            self.fail("it has not made requested copies or emptied slots in time");
         }
     }
 
@@ -471,7 +532,7 @@ impl Session for Peer {
     }
 
     fn tear_down(&self) -> Drained {
-        // All is marked first, so that whoever is inside does not start anew.
+        // Marks everything first, so that no caller inside starts anew.
         self.close();
         self.for_each_attachment(|attachment| attachment.lost());
         self.control.waiters.wake_all();

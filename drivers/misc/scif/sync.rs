@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small things that threads share: waiting for each other, counting, and what was asked for or has become
-//! of something.
+//! Small primitives for threads: locks and waits, counts, shares of a resource, and results.
 
 pub(crate) mod awake;
 pub(crate) mod call_lock;

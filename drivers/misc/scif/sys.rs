@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe wrappers of what the kernel offers in C only.
+//! Safe wrappers of kernel interfaces that exist only in C.
 //!
 //! Nearly all `unsafe` of the module lives here: the layers above use these types and hold no raw
 //! pointers. A wrapper undoes in `Drop` what its constructor did, and knows nothing of SCIF.
@@ -24,6 +24,7 @@ pub(crate) mod mmu_notifier;
 pub(crate) mod notifiers;
 pub(crate) mod ntb;
 pub(crate) mod pages;
+pub(crate) mod payload;
 pub(crate) mod peer_bus;
 mod pin;
 pub(crate) mod places;

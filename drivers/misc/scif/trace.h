@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The tracepoints, for trace-cmd, perf and BPF: scif:scif_connect and so on.
- * They are called through sys/trace.rs; Documentation/parameters.rst says what
- * they mean.
+ * Tracepoints for trace-cmd, perf and BPF, such as scif:scif_connect.
+ * sys/trace.rs calls them, and Documentation/parameters.rst explains them.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM scif
@@ -14,7 +13,7 @@
 
 #include "sys/trace_fields.h"
 
-/* The numbers of the interface, as in arguments.rs. */
+/* The values are those of the interface, as in arguments.rs. */
 #define scif_show_protection(protection)				\
 	__print_flags(protection, "|",					\
 		      { 1, "READ" },					\
@@ -252,7 +251,7 @@ SCIF_LINK_EVENT(scif_node_lost);
 
 #endif /* _SCIF_TRACE_H */
 
-/* Found by -I of Kbuild, in a kernel tree and out of it. */
+/* -I in Kbuild finds the file, in a kernel tree and out of it. */
 #undef TRACE_INCLUDE_PATH
 #undef TRACE_INCLUDE_FILE
 #define TRACE_INCLUDE_PATH .

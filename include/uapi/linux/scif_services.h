@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * Services of /dev/scif beside those of <linux/scif_ioctl.h>
+ * Services of /dev/scif in addition to <linux/scif_ioctl.h>
  *
- * Each argument begins with its size, as the caller knows the structure. It may
- * be larger than what the kernel knows if the rest is zero (E2BIG otherwise),
- * and smaller down to the structure's first version (EINVAL below that); what is
- * missing counts as zero. Reserved fields and unknown flags must be zero
- * (EINVAL). The size is not part of the number, so numbers stay as structures
- * grow. Layouts are the same for 32 and 64 bits.
+ * Each argument begins with its size, as the caller knows the structure. A
+ * larger structure than the kernel's is accepted if the rest is zero (E2BIG
+ * otherwise). A smaller structure is accepted if it has at least the size of
+ * the first version (EINVAL otherwise); missing fields count as zero. Reserved
+ * fields and unknown flags must be zero (EINVAL). The size is not part of the
+ * ioctl number, so numbers stay as structures grow. Layouts are the same for 32
+ * and 64 bits.
  */
 #ifndef _UAPI_LINUX_SCIF_SERVICES_H
 #define _UAPI_LINUX_SCIF_SERVICES_H
@@ -16,21 +17,21 @@
 #include <linux/types.h>
 
 /*
- * Names: numbers of 32 bits, of classes that do not know of each other. A name
- * belongs to an endpoint until that is closed.
+ * Names: 32-bit numbers in separate classes. A name belongs to an endpoint
+ * until the endpoint is closed.
  */
 #define SCIF_NAME_SEGMENT		1
 #define SCIF_NAME_INTERRUPT		2
 #define SCIF_NAME_DATA_INTERRUPT	3
-/* Classes from here on are for anybody's use. */
+/* Programs may use classes from here on as they like. */
 #define SCIF_NAME_CLASS_USER		0x100
 
-/* Any name that is free, which is put into the argument. */
+/* Binds any free name, which is stored in the argument. */
 #define SCIF_NAME_ANY			1
 
 /*
- * Gives the endpoint, which is bound or listens and has none, a name of this
- * node. EADDRINUSE: another endpoint has it.
+ * Gives a name of this node to an endpoint, which is bound or listens and has
+ * no name. EADDRINUSE: another endpoint has the name.
  */
 struct scif_bind_name {
 	__u32 size;
@@ -42,7 +43,8 @@ struct scif_bind_name {
 
 /*
  * Connects to the endpoint that has the name on that node, as SCIF_CONNECT does
- * to a port, also with O_NONBLOCK. ENOENT, at once: there is no such name.
+ * to a port, also with O_NONBLOCK. ENOENT is returned at once if the node has
+ * no such name.
  */
 struct scif_connect_name {
 	__u32 size;
@@ -50,7 +52,7 @@ struct scif_connect_name {
 	__u32 name_class;
 	__u32 name;
 	__u16 node;
-	/* Out: the own port, and that of the peer. */
+	/* Out: the port of this endpoint, and the port of the peer. */
 	__u16 own_port;
 	__u16 peer_port;
 	__u16 reserved;
@@ -58,9 +60,9 @@ struct scif_connect_name {
 };
 
 /*
- * Sends all bytes or none. EAGAIN: there is no room for all; with
- * SCIF_SEND_ALL_BLOCK it waits for that instead, and a signal costs nothing that was
- * sent. EMSGSIZE: more than there can ever be room for.
+ * Sends all bytes or none. EAGAIN: there is not enough room.
+ * SCIF_SEND_ALL_BLOCK makes the call wait for room instead; a signal ends the
+ * wait before any byte is sent. EMSGSIZE: the bytes never fit.
  */
 #define SCIF_SEND_ALL_BLOCK		1
 
@@ -73,12 +75,13 @@ struct scif_send_all {
 };
 
 /*
- * How the way to a node stands: gives a descriptor of a page to be mapped,
- * read-only and shared, at offset 0. Works for nodes that are not there (yet).
- * ENOSPC: too many of those are watched.
+ * Status of a node: returns a descriptor of a page, which can be mapped
+ * read-only and shared, at offset 0. Works for nodes that are not present
+ * (yet), too. ENOSPC: too many absent nodes are watched.
  *
- * read() of 8 bytes gives the epoch, and does not wait; poll() says POLLPRI and
- * POLLIN when it is another one than when the descriptor was made or last read.
+ * read() of 8 bytes returns the epoch, and does not wait. poll() returns
+ * POLLPRI and POLLIN if the epoch has changed since the descriptor was made or
+ * last read.
  */
 struct scif_node_status {
 	__u32 size;
@@ -93,30 +96,32 @@ struct scif_node_status {
 #define SCIF_STATUS_VERSION		1
 
 /*
- * The page. Only the kernel writes to it; each field is read by one load.
- * Whoever has found the same epoch twice, and it is odd, knows that the node has been
- * within reach all the time in between.
+ * The page. Only the kernel writes to it; each field is read by one load. If a
+ * reader finds the same odd epoch twice, the node has been within reach all the
+ * time in between.
  */
 struct scif_status_page {
 	__u32 version;
 	__u32 node;
-	/* Odd: within reach. Grows with each change; 0 if it never was. */
+	/* Odd: the node is within reach. Grows with each change; 0: it never was. */
 	__u64 epoch;
-	/* Transfers and other accesses to the node that have failed. */
+	/* Number of failed transfers and other failed accesses to the node. */
 	__u64 errors;
 	/*
-	 * Which life of the node's this is: another after a reboot, or after its module
-	 * was loaded again, the same after the link was down only; zeroes if it never
-	 * was there. Valid while the epoch is odd, and until it is again: load the
-	 * epoch, this, and the epoch again, in this order.
+	 * Identifies the current life of the node. It changes when the node reboots or
+	 * loads its module again, but not when only the link was down. It is zero if
+	 * the node was never present. It is valid while the epoch is odd, and until
+	 * the epoch is odd again. Load the epoch, the boot id, and the epoch again, in
+	 * this order.
 	 */
 	__u64 boot_id[2];
 };
 
 /*
- * What maps of remote windows, made from this endpoint from now on, read as once
- * the peer is lost: SIGBUS, or all ones. What is written then is seen in this map
- * only, in all pages of it, and gone with it.
+ * Selects what mappings of remote windows show once the peer is lost: a SIGBUS,
+ * or all ones. Applies to mappings made from this endpoint from now on. A write after
+ * the loss is seen only in the same mapping, in all of its pages, and is gone
+ * with the mapping.
  */
 #define SCIF_MAP_ONES_AFTER_LOSS	1
 
@@ -128,11 +133,11 @@ struct scif_map_policy {
 
 /*
  * Memory that is pinned once and can then be registered by many connections.
- * Gives a descriptor; the memory stays pinned until that and all windows of it are
- * closed.
+ * Returns a descriptor. The memory stays pinned until the descriptor and all
+ * windows of the memory are closed.
  *
- * With SCIF_MEMORY_DEVICE the address is a physical one, of a device's memory
- * (not of RAM), which stays there; for CAP_SYS_RAWIO.
+ * With SCIF_MEMORY_DEVICE, the address is a physical address of a device's
+ * memory (not of RAM), and the device must stay there. Needs CAP_SYS_RAWIO.
  */
 #define SCIF_MEMORY_DEVICE		1
 
@@ -141,7 +146,7 @@ struct scif_memory_create {
 	__u32 flags;
 	__u64 address;
 	__u64 len;
-	/* SCIF_PROT_READ, SCIF_PROT_WRITE: the most that windows of it may allow. */
+	/* SCIF_PROT_READ, SCIF_PROT_WRITE: most access that its windows allow. */
 	__u32 prot;
 	/* Out. */
 	__s32 fd;
@@ -149,11 +154,13 @@ struct scif_memory_create {
 };
 
 /*
- * As SCIF_REG, of a part of such memory, in whole pages. To be undone by
- * SCIF_UNREG. EAGAIN, unless it was made with CAP_IPC_LOCK: whoever has made it
- * would have more than 16384 windows of all such memory, or windows that are
- * together 256 times as long, or distinct parts that are four times as long and
- * 64 pages.
+ * Registers a part of such memory, in whole pages, as SCIF_REG does. SCIF_UNREG
+ * unregisters the window.
+ *
+ * EAGAIN: the user who created the memory would exceed a limit over all of its
+ * such memory. It may have 16384 windows. All windows together may be 256 times
+ * as long as the memory. Distinct parts together may be four times as long, and
+ * 64 pages more. Memory that was created with CAP_IPC_LOCK has no limit.
  */
 struct scif_memory_register {
 	__u32 size;
@@ -161,19 +168,19 @@ struct scif_memory_register {
 	__u32 flags;
 	__s32 fd;
 	__u32 prot;
-	/* Where in the memory it begins. */
+	/* Offset of the part in the memory. */
 	__u64 from;
 	__u64 len;
-	/* In: the offset that is wanted. Out: that of the window. */
+	/* In: the requested offset. Out: the offset of the window. */
 	__s64 offset;
 	__u64 reserved;
 };
 
 /*
- * The bus address by which another device of this host reaches a part of one of
- * the peer's windows, and how many bytes of it lie there in one piece. Valid as
- * long as the window is mapped by somebody; for CAP_SYS_RAWIO. EOPNOTSUPP: no device
- * reaches it.
+ * Returns a bus address of a part of one of the peer's windows, and how many
+ * bytes of the part are contiguous there. Another device of this host can access
+ * the part by that address, as long as a process has the window mapped. Needs
+ * CAP_SYS_RAWIO. EOPNOTSUPP: no device can access the window.
  */
 struct scif_remote_address {
 	__u32 size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages: says back what it is told.
+ * Messages: sends all received bytes back.
  *
  *	insmod scif_echo.ko [port=3000]
  *
@@ -28,17 +28,17 @@ static void echo(scif_epd_t epd, const struct scif_port_id *peer)
 	bytes = kmalloc(PAGE_SIZE, GFP_KERNEL);
 	if (!bytes)
 		return;
-	/* As many bytes as there are: a call that blocks would wait for a page full. */
+	/* Receives only the available bytes, because a blocking call would wait for a full page. */
 	while (!kthread_should_stop() && scif_poll(&watched, 1, -1) >= 0) {
 		len = scif_recv(epd, bytes, PAGE_SIZE, 0);
-		/* The end of a connection is an error of the next call. */
+		/* If the peer has closed, the next call returns an error. */
 		if (len < 0)
 			break;
 		if (scif_send(epd, bytes, len, SCIF_SEND_BLOCK) != len)
 			break;
 	}
 	kfree(bytes);
-	pr_info("node %u, port %u has gone\n", peer->node, peer->port);
+	pr_info("node %u, port %u has disconnected\n", peer->node, peer->port);
 }
 
 static struct service echo_service = {
@@ -59,5 +59,5 @@ static void __exit echo_exit(void)
 module_init(echo_init);
 module_exit(echo_exit);
 
-MODULE_DESCRIPTION("SCIF sample: says back what it is told");
+MODULE_DESCRIPTION("SCIF sample: an echo server");
 MODULE_LICENSE("GPL");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The peer bus: says a number to each node that is there, every second, and
- * hears it back.
+ * The peer bus: sends a number to each online node every second, and receives it back.
  *
  *	insmod scif_heartbeat.ko [port=3001]	on all nodes, in any order
  *
- * The log tells of nodes and hearts that come and go; with dynamic debug, of
- * each beat, and how long it took.
+ * The log shows the nodes and heartbeats that come and go. With dynamic debug it shows each beat
+ * and its time.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,16 +24,16 @@
 
 static ushort port = 3001;
 module_param(port, ushort, 0444);
-MODULE_PARM_DESC(port, "The port, the same on all nodes");
+MODULE_PARM_DESC(port, "Port of this sample, the same on all nodes");
 
-/* A node that is there. */
+/* A node that is online. */
 struct heart {
 	struct list_head list;
 	struct scif_peer_dev *spdev;
 	struct task_struct *task;
 };
 
-/* No lock: probe() and remove() are called one after another. */
+/* The list needs no lock, as the bus calls probe() and remove() one after another. */
 static LIST_HEAD(hearts);
 
 static int exchange(scif_epd_t epd, struct device *dev, u64 number)
@@ -48,16 +47,19 @@ static int exchange(scif_epd_t epd, struct device *dev, u64 number)
 		len = scif_recv(epd, &answer, sizeof(answer), SCIF_RECV_BLOCK);
 	if (len < 0)
 		return len;
-	/* A few bytes only: the next call would say why. */
+	/* The connection has ended in the middle. The next call would return the reason. */
 	if (len != sizeof(answer))
 		return -ECONNRESET;
 	if (answer != number)
 		return -EPROTO;
-	dev_dbg(dev, "beat %llu: %lld us\n", number, ktime_us_delta(ktime_get(), start));
+	dev_dbg(dev, "beat %llu took %lld us\n", number, ktime_us_delta(ktime_get(), start));
 	return 0;
 }
 
-/* All waits in here end when the node is lost, and by kthread_stop(). */
+/*
+ * Exchanges numbers with a node. All waits in this function end when the node is lost, and by
+ * kthread_stop().
+ */
 static int hear(void *data)
 {
 	struct heart *heart = data;
@@ -72,16 +74,19 @@ static int hear(void *data)
 		if (!epd)
 			continue;
 		err = scif_connect(epd, &there);
-		/* -ECONNREFUSED: the module is not loaded there; that may change. */
+		/*
+		 * -ECONNREFUSED means that the module is not loaded on that node, which may change.
+		 */
 		if (!err) {
-			dev_info(dev, "its heart beats\n");
+			dev_info(dev, "connected, sending a beat each second\n");
 			for (number = 0; !kthread_should_stop(); number++) {
 				err = exchange(epd, dev, number);
 				if (err)
 					break;
 				msleep_interruptible(SECOND);
 			}
-			dev_info(dev, "after %llu beats: %d\n", number, err);
+			dev_info(dev, "the heartbeat has stopped after %llu beats (%d)\n",
+				 number, err);
 		}
 		scif_close(epd);
 	}
@@ -92,7 +97,7 @@ static void heartbeat_probe(struct scif_peer_dev *spdev)
 {
 	struct heart *heart = kzalloc_obj(*heart);
 
-	dev_info(&spdev->dev, "node %u has come\n", spdev->dnode);
+	dev_info(&spdev->dev, "node %u is online\n", spdev->dnode);
 	if (!heart)
 		return;
 	heart->spdev = spdev;
@@ -108,7 +113,7 @@ static void heartbeat_remove(struct scif_peer_dev *spdev)
 {
 	struct heart *heart;
 
-	dev_info(&spdev->dev, "node %u goes, or this module does\n", spdev->dnode);
+	dev_info(&spdev->dev, "node %u is lost, or this module is unloaded\n", spdev->dnode);
 	list_for_each_entry(heart, &hearts, list) {
 		if (heart->spdev == spdev) {
 			list_del(&heart->list);

@@ -6,16 +6,15 @@
  *	insmod scif_blk.ko node=1[,2...] [port=3002] [depth=32] [on_loss=error|wait]
  *	       [patience=30]
  *
- * /dev/scifblk0 is there when the first node has answered, which may be later;
- * it stays until the module is unloaded. When the connection is lost, requests
- * fail (on_loss=error), or wait until the node is back (on_loss=wait). What is
- * there then is up to the server: if its node was started anew, zeroes. A server
- * that leaves a message without an answer for so long (patience) counts as lost.
+ * /dev/scifblk0 appears when the first node has answered, which may be later. It stays until the
+ * module is unloaded. When the connection is lost, requests fail (on_loss=error), or wait until the
+ * node is back (on_loss=wait). The server determines the content of the disk then: zeroes if its
+ * node has restarted. A server that does not answer a message within `patience` seconds counts as
+ * lost.
  *
- * Each disk has a thread, its keeper, which connects, waits for the end of the
- * connection, and connects again; and a workqueue for its requests. The endpoint
- * is exchanged only while the queue is quiesced and the workqueue is empty, so
- * requests take no lock for it.
+ * Each disk has a thread, its keeper, and a workqueue for its requests. The keeper connects, waits
+ * for the end of the connection, and connects again. It exchanges the endpoint only while the queue
+ * is quiesced and the workqueue is empty, so requests need no lock for the endpoint.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -42,10 +41,10 @@
 #define MAX_DISKS	8
 #define MAX_DEPTH	256
 
-/* How often a wait looks whether it is still wanted. */
+/* Interval at which waits check whether to go on. */
 #define LOOK_MS		500
 
-/* Of a request: more is split. */
+/* Largest size of a request. The block layer splits larger ones. */
 #define LARGEST		SZ_512K
 
 static ushort nodes[MAX_DISKS];
@@ -59,15 +58,15 @@ MODULE_PARM_DESC(port, "The port of the servers");
 
 static uint depth = 32;
 module_param(depth, uint, 0444);
-MODULE_PARM_DESC(depth, "How many requests of a disk are under way at a time");
+MODULE_PARM_DESC(depth, "Number of requests of a disk in flight at a time");
 
 static char *on_loss = "error";
 module_param(on_loss, charp, 0444);
-MODULE_PARM_DESC(on_loss, "What becomes of requests without a connection: error or wait");
+MODULE_PARM_DESC(on_loss, "error: requests fail without a connection; wait: they wait for one");
 
 static uint patience = 30;
 module_param(patience, uint, 0444);
-MODULE_PARM_DESC(patience, "Seconds that an answer of the server may take");
+MODULE_PARM_DESC(patience, "Seconds after which a server that does not answer is given up");
 
 struct disk {
 	int index;
@@ -90,13 +89,13 @@ struct disk {
 
 static struct disk disks[MAX_DISKS];
 
-/* Nodes that have come so far, so that a keeper need not wait for its next try. */
+/* Number of nodes that have come online so far, so that a keeper need not wait for its next try. */
 static atomic_t arrivals;
 static DECLARE_WAIT_QUEUE_HEAD(arrival);
 
 /*
- * Receives all of it. A worker gets no signal, so it looks itself whether the
- * module goes, and how long it takes.
+ * Receives len bytes. A worker gets no signals, so this function checks whether the module is being
+ * unloaded, and limits the time.
  */
 static int receive(struct disk *disk, void *to, int len)
 {
@@ -115,7 +114,7 @@ static int receive(struct disk *disk, void *to, int len)
 		if (READ_ONCE(disk->stopping))
 			return -ESHUTDOWN;
 		if (time_after(jiffies, limit)) {
-			/* Its answer could be taken for the next one's. */
+			/* The late answer could be taken for that of the next message. */
 			WRITE_ONCE(disk->silent, true);
 			return -ECONNRESET;
 		}
@@ -136,11 +135,11 @@ static int zero(struct disk *disk, struct request *request)
 	guard(mutex)(&disk->messages);
 	if (disk->silent)
 		return -ECONNRESET;
-	/* There is room: no other one is under way. */
+	/* There is room in the ring, as no other message is in flight. */
 	len = scif_send(disk->epd, &range, sizeof(range), SCIF_SEND_BLOCK);
 	if (len < 0)
 		return len;
-	/* The rest can't be sent any more. */
+	/* The rest of the message can't be sent any more. */
 	if (len != sizeof(range))
 		return -ECONNRESET;
 	err = receive(disk, &answer, sizeof(answer));
@@ -150,11 +149,10 @@ static int zero(struct disk *disk, struct request *request)
 }
 
 /*
- * By a window of this disk's own, in which each request has its place: one
- * transfer, however many pages the request has, and nothing is mapped for it.
- * SCIF_RMA_SYNC, because the place is the next request's when this has ended;
- * and because errors are this call's then, while a fence would tell of those of
- * other requests, too.
+ * Copies through a window of this disk, in which each request has its own place. So a request is
+ * one transfer, however many pages it has, and no pages are mapped for it. SCIF_RMA_SYNC is
+ * necessary because the next request uses the place as soon as this one has completed. It also
+ * returns the errors of this transfer, while a fence would report those of other requests, too.
  */
 static int transfer(struct disk *disk, struct request *request)
 {
@@ -187,7 +185,7 @@ static void handle(struct work_struct *work)
 {
 	struct request *request = blk_mq_rq_from_pdu(work);
 	struct disk *disk = request->q->queuedata;
-	/* Memory must not be waited for that a write to this disk is to free. */
+	/* An allocation must not wait for memory that a write to this disk would free. */
 	unsigned int noio = memalloc_noio_save();
 	int err;
 
@@ -206,10 +204,12 @@ static void handle(struct work_struct *work)
 	memalloc_noio_restore(noio);
 
 	if ((err == -ECONNRESET || err == -ENODEV) && READ_ONCE(disk->waits)) {
-		/* The keeper sees that the connection has ended, too, and starts it again. */
+		/* The keeper also sees that the connection has ended, and restarts the request. */
 		blk_mq_requeue_request(request, false);
 	} else if (err == -ENOMEM) {
-		/* Not to be touched afterwards: it may run, and end, at once. */
+		/*
+		 * The request must not be touched afterwards, as it may run and complete at once.
+		 */
 		blk_mq_requeue_request(request, true);
 	} else {
 		blk_mq_end_request(request, err ? BLK_STS_IOERR : BLK_STS_OK);
@@ -217,8 +217,8 @@ static void handle(struct work_struct *work)
 }
 
 /*
- * In the task of whoever waits for the request, if it comes to that, where a
- * signal could interrupt a transfer: it is left to a worker, who gets none.
+ * Hands the request to a worker, which gets no signals. This function may run in the task that
+ * waits for the request, where a signal could interrupt a transfer.
  */
 static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *queued)
 {
@@ -246,7 +246,7 @@ static void quiesce(struct disk *disk)
 	if (!disk->quiesced)
 		blk_mq_quiesce_queue(disk->gendisk->queue);
 	disk->quiesced = true;
-	/* Those that fail because of the connection are all to be started again then. */
+	/* Requests that fail because of the connection have to be requeued before the restart. */
 	flush_workqueue(disk->requests);
 }
 
@@ -258,7 +258,7 @@ static void unquiesce(struct disk *disk)
 	blk_mq_kick_requeue_list(disk->gendisk->queue);
 }
 
-/* Without flushes: what was written is where all others see it. */
+/* Makes the disk, without flushes: written data is at once where all other users see it. */
 static int make_gendisk(struct disk *disk)
 {
 	struct queue_limits limits = {
@@ -277,7 +277,9 @@ static int make_gendisk(struct disk *disk)
 	gendisk->fops = &disk_ops;
 	snprintf(gendisk->disk_name, DISK_NAME_LEN, "scifblk%d", disk->index);
 	set_capacity(gendisk, disk->size >> SECTOR_SHIFT);
-	/* Reads the partitions: until that is over, the keeper could not connect again. */
+	/*
+	 * add_disk() reads the partitions. Until that is over, the keeper could not connect again.
+	 */
 	err = add_disk(gendisk);
 	if (err) {
 		put_disk(gendisk);
@@ -305,7 +307,8 @@ static int connect_disk(struct disk *disk, scif_epd_t epd)
 	if (len != sizeof(hello) || le32_to_cpu(hello.magic) != SCIF_BLK_MAGIC ||
 	    le32_to_cpu(hello.version) != SCIF_BLK_VERSION ||
 	    !size || !PAGE_ALIGNED(size) || (disk->gendisk && size != disk->size)) {
-		pr_warn_once("node %u, port %u: not what is expected there\n", disk->node, port);
+		pr_warn_once("node %u, port %u: no scif_blk_server, or its memory has another size now\n",
+			     disk->node, port);
 		return -EPROTO;
 	}
 	disk->staged = scif_register(epd, disk->staging, (size_t)depth * LARGEST, 0,
@@ -317,7 +320,7 @@ static int connect_disk(struct disk *disk, scif_epd_t epd)
 	return 0;
 }
 
-/* Takes the endpoint over, unless it fails. */
+/* Takes over the endpoint, unless it returns an error. */
 static int attach(struct disk *disk, scif_epd_t epd)
 {
 	int err;
@@ -347,16 +350,16 @@ static void detach(struct disk *disk)
 		unquiesce(disk);
 }
 
-/* Returns at the end of the connection, or when there is to be one. */
+/* Returns when the connection has ended, or when it has to be closed. */
 static void watch(struct disk *disk)
 {
 	struct scif_pollepd watched = { .epd = disk->epd };
 	int ended;
 
 	do {
-		/* No events: only the end is one. */
+		/* With no events requested, only the end of the connection is reported. */
 		ended = scif_poll(&watched, 1, LOOK_MS);
-		/* No memory, say, which tells nothing of the connection. */
+		/* An error, such as a lack of memory, says nothing about the connection. */
 		if (ended < 0)
 			msleep_interruptible(LOOK_MS);
 	} while (ended <= 0 && !READ_ONCE(disk->silent) && !kthread_should_stop());
@@ -366,18 +369,21 @@ static int keep(void *data)
 {
 	struct disk *disk = data;
 
-	/* As in handle(): requests may wait for what this does. */
+	/*
+	 * As in handle(), requests may wait for this thread, so it must not wait for memory that
+	 * they would free.
+	 */
 	memalloc_noio_save();
 	while (!kthread_should_stop()) {
 		scif_epd_t epd = scif_open();
 		int seen = atomic_read(&arrivals);
 
 		if (epd && !connect_disk(disk, epd) && !attach(disk, epd)) {
-			pr_info("scifblk%d: node %u is there\n", disk->index, disk->node);
+			pr_info("scifblk%d: connected to node %u\n", disk->index, disk->node);
 			watch(disk);
 			if (kthread_should_stop())
 				break;
-			pr_info("scifblk%d: node %u %s\n", disk->index, disk->node,
+			pr_info("scifblk%d: the server on node %u %s\n", disk->index, disk->node,
 				disk->silent ? "does not answer" : "is lost");
 			detach(disk);
 		} else if (epd) {
@@ -395,7 +401,7 @@ static void node_has_come(struct scif_peer_dev *spdev)
 	wake_up_interruptible(&arrival);
 }
 
-/* The connections end by themselves. */
+/* Does nothing, as the connections end by themselves. */
 static void node_goes(struct scif_peer_dev *spdev)
 {
 }
@@ -449,7 +455,7 @@ static void stop_disk(struct disk *disk)
 	WRITE_ONCE(disk->stopping, true);
 	kthread_stop(disk->keeper);
 	if (disk->gendisk) {
-		/* What waits, or would, fails now: nobody connects again. */
+		/* Waiting requests, and later ones, fail now, because no keeper connects again. */
 		WRITE_ONCE(disk->waits, false);
 		flush_workqueue(disk->requests);
 		unquiesce(disk);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What scif_blk and scif_blk_server say to each other.
+ * The protocol between scif_blk and scif_blk_server.
  *
- * The server begins, with struct scif_blk_hello. After that the client reads and
- * writes the window that is described there, one-sided. Messages are only for
- * ranges that are to be zeroed: the client says where, the server answers when
- * that is done.
+ * The server begins with struct scif_blk_hello. Then the client reads and writes the window that
+ * this message describes, by one-sided transfers. The only further messages are for ranges to be
+ * zeroed: the client sends the range, and the server answers when it has zeroed it.
  */
 #ifndef _SAMPLES_SCIF_BLK_H
 #define _SAMPLES_SCIF_BLK_H

@@ -5,8 +5,8 @@
  *
  *	insmod scif_blk_server.ko [port=3002] [size_mb=64]
  *
- * What clients write stays until the module is unloaded, and all clients see
- * the same; that only one of them mounts it is up to them.
+ * Data of clients stays until the module is unloaded. All clients see the same data, so the
+ * administrator has to ensure that only one of them mounts it.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,7 +25,7 @@ MODULE_PARM_DESC(port, "The port to listen on");
 
 static uint size_mb = 64;
 module_param(size_mb, uint, 0444);
-MODULE_PARM_DESC(size_mb, "How much memory to offer, in MiB");
+MODULE_PARM_DESC(size_mb, "Size of the offered memory in MiB");
 
 static void *memory;
 static size_t size;
@@ -35,7 +35,7 @@ static bool zero(const struct scif_blk_zero *request)
 	u64 offset = le64_to_cpu(request->offset);
 	u64 len = le64_to_cpu(request->len);
 
-	/* The client could say anything. */
+	/* The client could send any range. */
 	if (offset > size || len > size - offset)
 		return false;
 	while (len) {
@@ -60,24 +60,25 @@ static void serve_disk(scif_epd_t epd, const struct scif_port_id *peer)
 	struct scif_blk_zeroed answer;
 	off_t offset;
 
-	/* It goes with the connection: nothing to unregister. */
+	/* The window ends with the connection, so this need not unregister it. */
 	offset = scif_register(epd, memory, size, 0, SCIF_PROT_READ | SCIF_PROT_WRITE,
 			       SCIF_MAP_KERNEL);
 	if (offset < 0) {
-		pr_warn("node %u: no window (%ld)\n", peer->node, offset);
+		pr_warn("node %u: closing the connection, as scif_register() has failed (%ld)\n",
+			peer->node, offset);
 		return;
 	}
 	hello.offset = cpu_to_le64(offset);
 	if (scif_send(epd, &hello, sizeof(hello), SCIF_SEND_BLOCK) != sizeof(hello))
 		return;
-	pr_info("node %u, port %u has it\n", peer->node, peer->port);
+	pr_info("node %u, port %u uses the memory\n", peer->node, peer->port);
 	while (!kthread_should_stop() &&
 	       scif_recv(epd, &request, sizeof(request), SCIF_RECV_BLOCK) == sizeof(request)) {
 		answer.failed = cpu_to_le32(!zero(&request));
 		if (scif_send(epd, &answer, sizeof(answer), SCIF_SEND_BLOCK) != sizeof(answer))
 			break;
 	}
-	pr_info("node %u, port %u has gone\n", peer->node, peer->port);
+	pr_info("node %u, port %u has disconnected\n", peer->node, peer->port);
 }
 
 static struct service disk_service = {
@@ -103,7 +104,7 @@ static int __init server_init(void)
 
 static void __exit server_exit(void)
 {
-	/* With the last endpoint the last use of the memory is over. */
+	/* When the last endpoint is closed, the memory has no users any more. */
 	service_stop(&disk_service);
 	vfree(memory);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A port that is listened on: one thread accepts, and each connection has a
- * thread of its own, which makes blocking calls.
+ * A port with a listener: one thread accepts, and each connection has a thread of its own, which
+ * makes blocking calls.
  *
- * kthread_stop() ends them: it interrupts the call that the thread waits in, and
- * all waits after that. Each thread closes its own endpoint, when no call can
- * come any more. Closing it from outside would end a call that waits, too; but
- * the thread may just be between two calls, and begin the next with an endpoint
- * that is gone.
+ * kthread_stop() ends the threads: it interrupts the call in which a thread waits, and all later
+ * waits. Each thread closes its own endpoint when it makes no more calls. Another thread could
+ * close the endpoint, too, which also ends a waiting call. But the owner may just be between two
+ * calls, and would start the next one with a closed endpoint.
  */
 #ifndef _SAMPLES_SCIF_SERVICE_H
 #define _SAMPLES_SCIF_SERVICE_H
@@ -19,7 +18,7 @@
 #include <linux/scif.h>
 #include <linux/slab.h>
 
-/* Another node could ask for any number. */
+/* Limit of connections, because another node could ask for any number. */
 #define SERVICE_CONNECTIONS	64
 
 struct service {
@@ -29,7 +28,7 @@ struct service {
 
 	scif_epd_t listener;
 	struct task_struct *acceptor;
-	/* Known to the acceptor only. */
+	/* Only the acceptor uses these. */
 	struct list_head connections;
 	unsigned int count;
 };
@@ -49,7 +48,7 @@ static int service_connection(void *data)
 
 	connection->service->serve(connection->epd, &connection->peer);
 	scif_close(connection->epd);
-	/* The acceptor looks: see service_accept(). */
+	/* The acceptor checks this flag: see service_accept(). */
 	smp_store_release(&connection->closed, true);
 	return 0;
 }
@@ -57,7 +56,7 @@ static int service_connection(void *data)
 static void service_end(struct service_connection *connection)
 {
 	kthread_stop_put(connection->task);
-	/* A thread that is stopped before it runs never does. */
+	/* A thread that is stopped before it has run never runs, so its endpoint is still open. */
 	if (!connection->closed)
 		scif_close(connection->epd);
 	list_del(&connection->list);
@@ -86,7 +85,7 @@ static int service_begin(struct service *service, scif_epd_t epd,
 		kfree(connection);
 		return err;
 	}
-	/* It ends when its connection does, and is still there to be stopped. */
+	/* The thread ends when its connection does, and must still exist when it is stopped. */
 	get_task_struct(connection->task);
 	list_add(&connection->list, &service->connections);
 	service->count++;
@@ -105,17 +104,18 @@ static int service_accept(void *data)
 	while (!kthread_should_stop()) {
 		err = scif_accept(service->listener, &peer, &epd, SCIF_ACCEPT_SYNC);
 		list_for_each_entry_safe(connection, next, &service->connections, list)
-			/* Of service_connection(). */
+			/* Pairs with the release in service_connection(). */
 			if (smp_load_acquire(&connection->closed))
 				service_end(connection);
 		if (err) {
-			/* No memory, say. */
+			/* An error, such as a lack of memory, may go away. */
 			msleep_interruptible(100);
 			continue;
 		}
 		err = service_begin(service, epd, &peer);
 		if (err) {
-			pr_warn("node %u, port %u: not served (%d)\n", peer.node, peer.port, err);
+			pr_warn("node %u, port %u: closing the connection, which can't be served (%d)\n",
+				peer.node, peer.port, err);
 			scif_close(epd);
 		}
 	}
@@ -149,7 +149,7 @@ close:
 	return err;
 }
 
-/* When it has returned, no thread of the service is left, and no endpoint. */
+/* Stops the service. When it returns, the service has no threads and no endpoints left. */
 static inline void service_stop(struct service *service)
 {
 	kthread_stop(service->acceptor);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages, in Rust: says back what it is told, on port 3001.
+//! Messages, in Rust: sends all received bytes back, on port 3001.
 //!
-//! Only for code in the same kernel tree as scif.ko, see `kernel_api/client.rs` there. The same in C,
-//! for any module: `../kernel/echo.c`.
+//! This is only for code in the same kernel tree as scif.ko, see `kernel_api/client.rs` there.
+//! `../kernel/echo.c` does the same in C, for any module.
 
 use kernel::{
     prelude::*,
@@ -21,7 +21,7 @@ module! {
     type: EchoModule,
     name: "scif_rust_echo",
     authors: ["The SCIF for Linux authors"],
-    description: "SCIF sample: says back what it is told, in Rust",
+    description: "SCIF sample: an echo server in Rust",
     license: "GPL",
 }
 
@@ -32,18 +32,18 @@ struct Echo;
 impl Handler for Echo {
     fn serve(&self, connection: &Endpoint, peer: PortId) {
         let mut byte = [0];
-        // One by one, as nobody says how many there will be.
+        // Receives one byte at a time, as the number of bytes is unknown.
         while matches!(connection.receive(&mut byte), Ok(1)) {
             if connection.send(&byte).is_err() {
                 break;
             }
         }
-        pr_info!("node {}, port {} has gone\n", peer.node, peer.port);
+        pr_info!("node {}, port {} has disconnected\n", peer.node, peer.port);
     }
 }
 
 struct EchoModule {
-    /// All connections are over when this is dropped.
+    /// The service. Dropping it ends all connections.
     _service: Service,
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The other node of a run: a program there has half of the endpoints and an arena of its own, and makes the calls that it
-//! is told to, over a connection of SCIF.
+//! The other node of a run: a program on that node has half of the endpoints and an arena of its
+//! own. It makes the calls that the run requests over a SCIF connection.
 //!
-//! Arenas lie at the same address on both nodes, so arguments have the addresses that they have where they are made.
+//! The arenas lie at the same address on both nodes, so the run can fill in the addresses of
+//! arguments.
 
 use std::ops::Range;
 use std::os::fd::AsFd as _;
@@ -26,7 +27,7 @@ use crate::memory::Arena;
 use crate::memory::SIZE;
 use crate::memory::digest;
 
-/// What the other node is to do.
+/// An action that the run requests from the other node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Action {
@@ -34,21 +35,21 @@ enum Action {
     Begin,
     Open,
     Close,
-    /// A call whose argument is a structure.
+    /// Makes a call whose argument is a structure.
     Call,
-    /// A call whose argument is a number.
+    /// Makes a call whose argument is a number.
     Number,
     Mark,
     Poll,
     /// Reads from the arena.
     Read,
-    /// Says what the digest of a part of the arena is.
+    /// Returns the digest of a part of the arena.
     Digest,
-    /// Maps, and reads what is mapped.
+    /// Maps windows, and reads the mapping.
     Map,
 }
 
-/// All of them, in the order of their numbers.
+/// All actions, in the order of their numbers.
 const ACTIONS: [Action; 10] = [
     Action::Begin,
     Action::Open,
@@ -62,15 +63,15 @@ const ACTIONS: [Action; 10] = [
     Action::Map,
 ];
 
-/// A request: what to do and with which slot, a number, and the argument of a call or two more numbers.
+/// A request: the action, the slot, a number, and then the argument of a call or two more numbers.
 type Request = [u64; 2 + kernel::WORDS];
-/// The answer: a result, and which bits of the argument the call has changed. Bytes may follow.
+/// The answer: a result, and the changed bits of the argument. Bytes may follow.
 type Answer = [u64; 1 + kernel::WORDS];
 
 /// The connection with the program on the other node.
 pub struct Agent {
     fd: OwnedFd,
-    /// The node that it is on.
+    /// The node of the program.
     pub node: u16,
 }
 
@@ -88,7 +89,7 @@ fn of_result(word: u64) -> Outcome {
     }
 }
 
-/// Sends all of these words.
+/// Sends all bytes.
 fn send(fd: &OwnedFd, bytes: &[u8]) -> Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
@@ -121,7 +122,8 @@ fn receive(fd: &OwnedFd, bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sends words. Zeroes at the end are not sent, as each store takes long where it traps.
+/// Sends words except the zeroes at the end, because on some bridges each store traps and takes
+/// long.
 fn send_words(fd: &OwnedFd, words: &[u64]) -> Result<()> {
     let last = words.iter().rposition(|word| *word != 0);
     let sent = &words[..last.map_or(0, |last| last + 1)];
@@ -175,7 +177,8 @@ impl Agent {
         receive_words(&self.fd).context("from the agent")
     }
 
-    /// The result of what the other node does; an error of the connection is EPROTO, which no call returns.
+    /// Requests an action, and returns its result. If the connection itself fails, the result is
+    /// EPROTO, which no call returns.
     fn result(&self, action: Action, slot: usize, numbers: [u64; 3]) -> Outcome {
         let answer = self.ask(action, slot, numbers);
         answer.map_or(Err(Errno(libc::EPROTO)), |answer| of_result(answer[0]))
@@ -194,7 +197,8 @@ impl Agent {
         let _ = self.result(Action::Close, slot, [0; 3]);
     }
 
-    /// Whether a part of the other arena has these bytes. They don't cross the link, which takes long where stores trap.
+    /// Returns whether a part of the other arena has these bytes. Only a digest crosses the link,
+    /// because sending the bytes takes long where stores trap.
     pub fn has(&self, at: usize, bytes: &[u8]) -> Result<bool> {
         let numbers = [at as u64, bytes.len() as u64, 0];
         let answer = self.ask(Action::Digest, 0, numbers)?;
@@ -250,7 +254,7 @@ struct Served {
     fds: [Option<OwnedFd>; SLOTS],
 }
 
-/// Serves runs, one after the other, for ever.
+/// Serves runs, one after the other, without end.
 pub fn serve(port: u16) -> Result<()> {
     let listener = scif_sys::open().context("/dev/scif can't be opened")?;
     scif_sys::bind(&listener, port).context("of bind")?;
@@ -262,7 +266,7 @@ pub fn serve(port: u16) -> Result<()> {
         let fd = scif_sys::open().context("/dev/scif can't be opened")?;
         kernel::accept_register(fd.as_fd().into(), handle)
             .map_err(|error| anyhow::anyhow!("{error:?} of accept"))?;
-        // It ends with an error when the other side closes.
+        // `serve_one` returns an error when the other side closes.
         let _ = serve_one(&fd);
     }
 }

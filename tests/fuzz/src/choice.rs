@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run calls next: by chance, from values that lie at the edges of what is allowed and beyond.
+//! Chooses the next call of a run: at random, from values at the edges of the allowed ranges and
+//! beyond them.
 //!
-//! Most calls are such that they can succeed, told from the model: only then is much of what they do seen.
+//! Most calls can succeed in the state that the model shows, because calls that fail at once test
+//! little.
 
 use crate::calls::Call;
 use crate::calls::SLOTS;
@@ -14,17 +16,18 @@ use crate::model::State;
 /// The ports that a run asks for.
 #[derive(Clone, Copy)]
 pub struct Ports {
-    /// The first of a few, so that endpoints meet.
+    /// The first of a few ports. They are few so that endpoints meet.
     pub first: u16,
-    /// Those at the edges of what there is.
+    /// Ports at the edges of the ranges that the driver distinguishes.
     pub edges: &'static [u16],
 }
 
-/// How many ports there are from the first one on.
+/// Number of ports from the first one on.
 pub const PORTS: u16 = 4;
 
-/// The ports of a run beside which nobody uses any. The few are none that the kernel gives to callers that ask for any.
-pub const SHARED_BY_NOBODY: Ports = Ports {
+/// The ports of a run that is alone on its node. The kernel gives none of the few ports to binds of
+/// any port.
+pub const UNSHARED: Ports = Ports {
     first: 1030,
     edges: &[0, 1, 1023, 1087, 65535],
 };
@@ -36,7 +39,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Makes the source that belongs to a seed.
+    /// Makes the source of a seed.
     pub fn new(seed: u64, ports: Ports) -> Self {
         Self {
             random: fastrand::Rng::with_seed(seed),
@@ -56,7 +59,7 @@ impl Chooser {
         self.random.usize(..SLOTS)
     }
 
-    /// A slot whose state is one of those, mostly.
+    /// Returns a slot, mostly one in a wanted state.
     fn slot_with(&mut self, model: &Model, is_wanted: impl Fn(&State) -> bool) -> usize {
         let slots: Vec<usize> = (0..SLOTS)
             .filter(|slot| is_wanted(&model.states[*slot]))
@@ -67,7 +70,7 @@ impl Chooser {
         }
     }
 
-    /// A slot with a connection, mostly one whose other end is open.
+    /// Returns a slot with a connection, mostly one whose other end is open.
     fn connected(&mut self, model: &Model) -> usize {
         let is_open = |state: &State| match *state {
             State::Connected(_, (connection, side)) => {
@@ -78,7 +81,8 @@ impl Chooser {
         self.slot_with(model, is_open)
     }
 
-    /// An offset in the windows of the connection in a slot, mostly: of its own, or of the peer's.
+    /// Returns an offset, mostly one in the windows of a slot's connection: its own windows, or
+    /// those of the peer.
     fn in_windows(&mut self, model: &Model, slot: usize, own: bool) -> i64 {
         let other = usize::from(!own);
         let pages: Vec<i64> = match model.states[slot] {
@@ -105,7 +109,7 @@ impl Chooser {
         }
     }
 
-    /// Whole pages mostly, and few.
+    /// Returns a length, mostly a small number of whole pages.
     fn pages(&mut self) -> u64 {
         if self.one_in(12) {
             return self.of(&[0, 1, PAGE - 1, PAGE + 1, u64::MAX, 1 << 63, i64::MAX as u64]);
@@ -113,7 +117,7 @@ impl Chooser {
         self.random.u64(1..4) * PAGE
     }
 
-    /// An address in the arena, mostly of a page.
+    /// Returns an address in the arena, mostly that of a page.
     fn at(&mut self) -> u64 {
         let page = self.random.u64(..PAGES) * PAGE;
         match self.random.u32(..16) {
@@ -130,7 +134,7 @@ impl Chooser {
         self.random.i64(0..10) * PAGE as i64
     }
 
-    /// An offset in windows, which a copy may take from anywhere.
+    /// Returns an offset for a copy, which need not begin at a page.
     fn byte_offset(&mut self) -> i64 {
         match self.one_in(3) {
             true => self.offset(),
@@ -168,7 +172,8 @@ impl Chooser {
         }
     }
 
-    /// The next call. What makes connections comes more often than what ends them.
+    /// Returns the next call. Calls that make connections are more frequent than calls that end
+    /// them.
     pub fn call(&mut self, model: &Model) -> Call {
         let is_none = |state: &State| *state == State::None;
         let is_unbound = |state: &State| *state == State::Unbound;
@@ -178,7 +183,7 @@ impl Chooser {
                 slot: self.slot_with(model, is_none),
             },
             4 => {
-                // Connections live for some time.
+                // Reduces closes, so that connections live for some time.
                 let slot = self.slot();
                 match model.states[slot] {
                     State::Connected(..) if !self.one_in(8) => Call::Poll { slot },
@@ -302,7 +307,7 @@ impl Chooser {
             }
             _ => Call::Unknown {
                 slot: self.slot(),
-                // The type of the driver's numbers, and any direction and size.
+                // Keeps the driver's ioctl type, and takes any direction and size.
                 number: (self.random.u32(..) & !0xff80) | (u32::from(b's') << 8),
             },
         }

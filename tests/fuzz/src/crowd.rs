@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Crowds: processes and threads that share endpoints, hand them on, fork, interrupt and kill each other.
+//! Crowds: processes and threads that share endpoints, pass them on, fork, interrupt and kill each
+//! other.
 //!
-//! What a call may return depends on what others do meanwhile, so it is judged by a set (`oracle.rs`). Each thread may
-//! have endpoints of its own, too, of which the model says exactly what they do, whatever goes on beside them. And some
-//! things hold for all: no call waits for what has happened, who is killed is soon gone, and nothing is left of a crowd.
+//! The result of a call depends on what other threads do meanwhile, so `oracle.rs` judges it by a
+//! set of allowed results. Each thread may have endpoints of its own, too, whose results the model
+//! predicts exactly. Some rules hold for all: no call waits for an event that has occurred, a
+//! killed process ends soon, and no resources of a crowd remain.
 
 pub mod actor;
 pub mod board;
@@ -37,13 +39,13 @@ use crate::crowd::world::SOCKET_FDS;
 use crate::crowd::world::World;
 use crate::kernel;
 
-/// How the calls of each word have ended: well, and not.
+/// Number of calls of each word that succeeded, and that failed.
 pub type Tally = BTreeMap<&'static str, (u64, u64)>;
 
-/// Where the module counts what it has.
+/// File with the counters of the module.
 const COUNTERS: &str = "/sys/kernel/debug/scif/counters";
 
-/// What it counts of, and has to be 0 when nobody uses it.
+/// Counters that have to be 0 when no process uses the module.
 const GONE: &[&str] = &[
     "connections",
     "closing_connections",
@@ -51,7 +53,7 @@ const GONE: &[&str] = &[
     "mappings",
 ];
 
-/// Has a crowd do what is planned. An error says what was wrong.
+/// Runs a crowd by a plan. Returns an error if the crowd has found a fault.
 pub fn run(plan: &[Step], setting: Setting) -> Result<Tally> {
     signals::adopt();
     let (board, fd) = Board::new()?;
@@ -61,14 +63,15 @@ pub fn run(plan: &[Step], setting: Setting) -> Result<Tally> {
         world::put(socket, place)?;
     }
     let places = [BOARD_FD, SOCKET_FDS[0], SOCKET_FDS[1]];
-    // What was passed and not taken goes with the socket, and so with the last of the processes.
+    // Endpoints that were passed and not taken are released with the socket, and so with the last
+    // process.
     drop((fd, sockets));
     let started = start(board, plan, setting);
     places.into_iter().for_each(world::close);
     let ended = started.and_then(|left| end(board, left, setting));
     let said = board.said();
     let tally = tally(board);
-    // SAFETY: All processes have ended, and this one has copied what it needs.
+    // SAFETY: All processes have ended, and this process has copied the text.
     unsafe { board.unmap() };
     if let Some(said) = said {
         bail!("{said}");
@@ -80,7 +83,7 @@ pub fn run(plan: &[Step], setting: Setting) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Starts the processes; returns their numbers.
+/// Starts the processes, and returns their ids.
 fn start(board: &'static Board, plan: &[Step], setting: Setting) -> Result<Vec<i32>> {
     let mut left = Vec::new();
     for number in 0..PROCESSES {
@@ -101,16 +104,16 @@ fn start(board: &'static Board, plan: &[Step], setting: Setting) -> Result<Vec<i
     Ok(left)
 }
 
-/// Waits for the processes, and for those that they have left behind.
+/// Waits for the processes, and for the orphans of their children.
 fn end(board: &Board, mut left: Vec<i32>, setting: Setting) -> Result<()> {
-    // Each step ends in time, or its process says that it does not.
+    // Each step ends in time, or the watch of its process reports that it does not.
     let mut deadline = Instant::now() + setting.stuck() * 20;
     while let Some(pid) = signals::next_ended() {
         if pid > 0 {
             left.retain(|other| *other != pid);
             continue;
         }
-        // What is left of a crowd in which something is wrong waits for nothing any more.
+        // After a fault, the remaining processes get only a short time to end.
         if board.is_wrong() && deadline > Instant::now() + setting.dead() {
             deadline = Instant::now() + setting.dead();
         }
@@ -124,7 +127,7 @@ fn end(board: &Board, mut left: Vec<i32>, setting: Setting) -> Result<()> {
     Ok(())
 }
 
-/// Kills what is left; it has to end soon.
+/// Kills the remaining processes, and fails if they do not end soon.
 fn killed(left: Vec<i32>, setting: Setting) -> Result<()> {
     left.into_iter().for_each(signals::kill);
     let deadline = Instant::now() + setting.dead();
@@ -135,11 +138,11 @@ fn killed(left: Vec<i32>, setting: Setting) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless nothing is left of the crowd.
+/// Fails if resources of the crowd remain.
 fn quiet(setting: Setting) -> Result<()> {
     let deadline = Instant::now() + setting.stuck();
     loop {
-        // Without debugfs nobody counts.
+        // Without debugfs there are no counters to check.
         let counters = std::fs::read_to_string(COUNTERS).unwrap_or_default();
         let mut rows = counters.lines().filter_map(|line| line.split_once(' '));
         let Some((name, count)) = rows.find(|(name, count)| GONE.contains(name) && *count != "0")
@@ -157,7 +160,7 @@ fn quiet(setting: Setting) -> Result<()> {
         let bound = kernel::bind(endpoint.as_fd().into(), port);
         ensure!(
             bound == Ok(port.into()),
-            "nobody has port {port}, and to bind it is {bound:?}"
+            "no process has port {port}, and to bind it is {bound:?}"
         );
     }
     Ok(())
@@ -175,7 +178,7 @@ fn tally(board: &Board) -> Tally {
     tally
 }
 
-/// Goes on as the process that an `exec` was made in.
+/// Continues as a process of the crowd after `exec`.
 pub fn inherit(
     table: usize,
     actor: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls as the kernel gets them, with whatever arguments.
+//! The calls as the kernel gets them, with arbitrary arguments.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -17,7 +17,7 @@ use rustix::mm::ProtFlags;
 use scif_sys::abi;
 use scif_sys::abi::PortId;
 
-/// What a call has returned: a number, or the number of an error.
+/// The result of a call: a number, or an error.
 pub type Outcome = Result<i64, Errno>;
 
 /// The number of an error.
@@ -26,12 +26,12 @@ pub struct Errno(pub i32);
 
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: The function takes any number, and returns a string that stays, or null.
+        // SAFETY: The function takes any number. It returns null or a string that is never freed.
         let name = unsafe { strerrorname_np(self.0) };
         if name.is_null() {
             return write!(f, "errno {}", self.0);
         }
-        // SAFETY: It is a string.
+        // SAFETY: The pointer is not null, so it points to a string.
         f.write_str(&unsafe { CStr::from_ptr(name) }.to_string_lossy())
     }
 }
@@ -53,19 +53,19 @@ fn outcome(returned: i64) -> Outcome {
 
 /// A maker of calls on another node, on the endpoint of a slot.
 pub trait Elsewhere {
-    /// Makes a call with a structure.
+    /// Makes a call whose argument is a structure.
     fn call(&self, slot: usize, number: u32, argument: &mut Argument) -> Outcome;
     /// Makes a call whose argument is a number.
     fn number(&self, slot: usize, number: u32, argument: u64) -> Outcome;
     /// Asks for a mark.
     fn mark(&self, slot: usize, flags: i32) -> Outcome;
-    /// Waits for events.
+    /// Waits for events, at most `milliseconds`, and returns those that have occurred.
     fn poll(&self, slot: usize, events: PollFlags, milliseconds: i64) -> PollFlags;
-    /// Maps windows; returns the bytes that are seen there, and lets go.
+    /// Maps windows, returns the bytes of the mapping, and unmaps it.
     fn map(&self, slot: usize, offset: i64, len: usize, write: bool) -> Result<Vec<u8>, Errno>;
 }
 
-/// An endpoint: of this process, or one of another node, by its slot.
+/// An endpoint: a descriptor of this process, or a slot of another node.
 #[derive(Clone, Copy)]
 pub enum Fd<'a> {
     Here(BorrowedFd<'a>),
@@ -78,22 +78,23 @@ impl<'a> From<BorrowedFd<'a>> for Fd<'a> {
     }
 }
 
-/// How many words the longest argument has.
+/// Number of words of the longest argument.
 pub const WORDS: usize = 6;
-/// The bytes of an argument, and zeroes behind it.
+/// The bytes of an argument, followed by zeroes.
 pub type Argument = [u64; WORDS];
 
-/// Makes a call with a structure.
+/// Makes a call whose argument is a structure.
 fn call<T: Copy>(fd: Fd<'_>, number: u32, argument: &mut T) -> Outcome {
     const { assert!(size_of::<T>() <= size_of::<Argument>() && align_of::<T>() <= 8) };
     match fd {
         Fd::Here(fd) => call_here(fd, number, argument),
         Fd::There(agent, slot) => {
             let mut words: Argument = [0; WORDS];
-            // SAFETY: There is room for it; padding becomes any bytes, which nobody looks at.
+            // SAFETY: The words have room for the structure. Padding becomes arbitrary bytes, which
+            // the driver does not read.
             unsafe { words.as_mut_ptr().cast::<T>().write(*argument) };
             let outcome = agent.call(slot, number, &mut words);
-            // SAFETY: All arguments are integers, for which any bytes are good.
+            // SAFETY: All arguments are integers, for which any bytes are valid.
             *argument = unsafe { words.as_ptr().cast::<T>().read() };
             outcome
         }
@@ -102,12 +103,12 @@ fn call<T: Copy>(fd: Fd<'_>, number: u32, argument: &mut T) -> Outcome {
 
 fn call_here<T>(fd: BorrowedFd<'_>, number: u32, argument: &mut T) -> Outcome {
     let argument = std::ptr::from_mut(argument);
-    // SAFETY: It is memory for the structure of this number. The addresses in it lie in or behind the arena, which
-    // nothing borrows.
+    // SAFETY: The argument is memory for the structure of this call number. The addresses in it
+    // point into the arena or behind it, and nothing borrows that memory.
     outcome(unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), argument) }.into())
 }
 
-/// Makes a call whose argument has come as words.
+/// Makes a call whose argument is given as words.
 pub fn call_raw(fd: Fd<'_>, number: u32, argument: &mut Argument) -> Outcome {
     call(fd, number, argument)
 }
@@ -116,8 +117,9 @@ pub fn call_raw(fd: Fd<'_>, number: u32, argument: &mut Argument) -> Outcome {
 pub fn number(fd: Fd<'_>, number: u32, argument: u64) -> Outcome {
     match fd {
         Fd::Here(fd) => {
-            // SAFETY: Of the numbers of the driver this is called with those whose argument is no address. What others
-            // make of it is none of this process's memory: no such address is mapped.
+            // SAFETY: Callers pass numbers of the driver only for calls whose argument is no
+            // address. Another driver may read the argument as an address, but nothing is mapped at
+            // such addresses.
             let returned = unsafe { libc::ioctl(fd.as_raw_fd(), number.into(), argument) };
             outcome(returned.into())
         }
@@ -140,7 +142,7 @@ pub fn connect(fd: Fd<'_>, peer: PortId) -> Outcome {
     Ok(argument.own.port.into())
 }
 
-/// Returns the handle of what was accepted, and the port of the connector.
+/// Accepts a request. Returns the handle of the new endpoint and the port of the connector.
 pub fn accept_request(fd: Fd<'_>, flags: i32) -> Result<(u64, u16), Errno> {
     let mut argument = abi::Accept {
         flags,
@@ -154,7 +156,7 @@ pub fn accept_register(fd: Fd<'_>, mut handle: u64) -> Outcome {
     call(fd, abi::ACCEPTREG, &mut handle)
 }
 
-/// Sends `length` bytes at an address.
+/// Sends `length` bytes from an address.
 pub fn send(fd: Fd<'_>, address: u64, length: i32, flags: i32) -> Outcome {
     message(fd, abi::SEND, address, length, flags)
 }
@@ -194,7 +196,7 @@ pub fn unregister(fd: Fd<'_>, offset: i64, length: u64) -> Outcome {
     call(fd, abi::UNREG, &mut abi::Unregister { offset, length })
 }
 
-/// Copies, between windows if `address` is none.
+/// Copies between memory and a window, or between windows if `address` is `None`.
 pub fn copy(
     fd: Fd<'_>,
     write: bool,
@@ -258,7 +260,7 @@ pub fn connect_name(fd: Fd<'_>, node: u16, name: u32) -> Outcome {
     call(fd, abi::CONNECT_NAME, &mut argument)
 }
 
-/// Makes a descriptor of memory, for windows that may allow `protection`.
+/// Creates a memory descriptor for windows that may allow `protection`.
 pub fn memory(fd: Fd<'_>, address: u64, length: u64, protection: i32) -> Result<OwnedFd, Errno> {
     let mut argument = abi::MemoryCreate {
         size: size_of::<abi::MemoryCreate>() as u32,
@@ -268,11 +270,11 @@ pub fn memory(fd: Fd<'_>, address: u64, length: u64, protection: i32) -> Result<
         ..Default::default()
     };
     call(fd, abi::MEMORY_CREATE, &mut argument)?;
-    // SAFETY: The call has made it for this process, and nobody else knows of it.
+    // SAFETY: The call has created the descriptor for this process, and no other code knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(argument.fd) })
 }
 
-/// Registers all of such memory.
+/// Registers a window of the whole memory of such a descriptor.
 pub fn register_memory(fd: Fd<'_>, memory: BorrowedFd<'_>, window: abi::Register) -> Outcome {
     let mut argument = abi::MemoryRegister {
         size: size_of::<abi::MemoryRegister>() as u32,
@@ -287,7 +289,7 @@ pub fn register_memory(fd: Fd<'_>, memory: BorrowedFd<'_>, window: abi::Register
     Ok(argument.offset)
 }
 
-/// Makes a descriptor of how a node stands, and closes it.
+/// Creates a node status descriptor, and closes it.
 pub fn node_status(fd: Fd<'_>, node: u16) -> Outcome {
     let mut argument = abi::NodeStatus {
         size: size_of::<abi::NodeStatus>() as u32,
@@ -295,12 +297,12 @@ pub fn node_status(fd: Fd<'_>, node: u16) -> Outcome {
         ..Default::default()
     };
     call(fd, abi::NODE_STATUS, &mut argument)?;
-    // SAFETY: The call has made it for this process, and nobody else knows of it.
+    // SAFETY: The call has created the descriptor for this process, and no other code knows of it.
     drop(unsafe { OwnedFd::from_raw_fd(argument.fd) });
     Ok(0)
 }
 
-/// Returns how many nodes there are.
+/// Returns the number of nodes.
 pub fn node_ids(fd: Fd<'_>) -> Outcome {
     let mut nodes = [0u16; 4];
     let mut own = 0u16;
@@ -312,7 +314,7 @@ pub fn node_ids(fd: Fd<'_>) -> Outcome {
     call(fd, abi::GET_NODEIDS, &mut argument)
 }
 
-/// Waits until one of the events has happened, at most so many milliseconds; returns those that have.
+/// Waits for one of the events, at most `milliseconds`. Returns the events that have occurred.
 pub fn poll(fd: Fd<'_>, events: PollFlags, milliseconds: i64) -> PollFlags {
     let fd = match fd {
         Fd::Here(fd) => fd,
@@ -327,7 +329,7 @@ pub fn poll(fd: Fd<'_>, events: PollFlags, milliseconds: i64) -> PollFlags {
     fds[0].revents()
 }
 
-/// Maps windows of the peer; returns the bytes that are seen there, and lets go.
+/// Maps windows of the peer, returns the bytes of the mapping, and unmaps it.
 pub fn map(fd: Fd<'_>, offset: i64, len: usize, write: bool) -> Result<Vec<u8>, Errno> {
     let fd = match fd {
         Fd::Here(fd) => fd,
@@ -337,14 +339,15 @@ pub fn map(fd: Fd<'_>, offset: i64, len: usize, write: bool) -> Result<Vec<u8>, 
         true => ProtFlags::READ | ProtFlags::WRITE,
         false => ProtFlags::READ,
     };
-    // SAFETY: The kernel chooses the place, so nothing is replaced.
+    // SAFETY: The kernel chooses the address, so the mapping replaces no other one.
     let mapped = unsafe {
         let flags = MapFlags::SHARED;
         rustix::mm::mmap(std::ptr::null_mut(), len, rights, flags, fd, offset as u64)
     };
     let base = mapped.map_err(|error| Errno(error.raw_os_error()))?;
     let mut seen = vec![0u8; len];
-    // SAFETY: The mapping has so many bytes, and stays while the peer's node does. Others write to them by the kernel only.
+    // SAFETY: The mapping has this many bytes, and stays while the peer's node does. Only the
+    // kernel and other processes write to it.
     unsafe { std::ptr::copy(base.cast::<u8>(), seen.as_mut_ptr(), seen.len()) };
     // SAFETY: Nothing uses the mapping any more.
     let _ = unsafe { rustix::mm::munmap(base, len) };

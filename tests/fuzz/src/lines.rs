@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run does as text and as values: lines of a word and of numbers, which can be written down, cut shorter and
-//! made again.
+//! The steps of a run as text and as values: lines of a word and numbers, which can be printed,
+//! shortened and repeated.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,7 +10,8 @@ use anyhow::Context as _;
 use anyhow::Result;
 use anyhow::bail;
 
-/// Defines an enum whose variants are lines: each is a line of its name and of numbers. All have a field in common.
+/// Defines an enum whose variants are lines of a word and named numbers. All variants have one
+/// field in common.
 macro_rules! lines {
     (
         $(#[$of_all:meta])* $all:ident, $(#[$of_common:meta])* $common:ident: $type_of_common:ty;
@@ -71,7 +72,7 @@ macro_rules! lines {
 }
 pub(crate) use lines;
 
-/// Reads a field that was printed as `name=value`.
+/// Reads a field of the form `name=value`.
 pub fn field<T: FromStr>(word: Option<&str>, name: &str) -> Result<T>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -85,7 +86,7 @@ where
     value.parse().with_context(|| format!("{name}={value}"))
 }
 
-/// Lists the lines of a text; `#` begins a comment.
+/// Parses the lines of a text. `#` begins a comment.
 pub fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<Vec<T>> {
     let lines = text.lines().enumerate().map(|(index, line)| {
         let (line, _) = line.split_once('#').unwrap_or((line, ""));
@@ -97,7 +98,7 @@ pub fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<Vec<T>> {
         .collect()
 }
 
-/// Writes lines down as [`parse`] reads them.
+/// Prints lines in the form that [`parse`] reads.
 pub fn print(lines: &[impl Display]) -> String {
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     lines.join("\n")

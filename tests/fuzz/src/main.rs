@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random calls of /dev/scif, beside a model that says what each has to return.
+//! Makes random calls of /dev/scif beside a model that predicts their results.
 //!
-//! A run is determined by its seed. A run that fails is made shorter, by runs in processes of their own, and printed as
-//! a program that `scif-fuzz replay` makes again. Runs of one thread do so each time; those of a crowd are tried several
-//! times, as threads race in them.
+//! A run is determined by its seed. If a run fails, the program shortens it by runs in processes of
+//! their own. Then it prints the run as a program that `scif-fuzz replay` can repeat. A run of one
+//! thread fails each time. A run of a crowd is tried several times, as its threads race.
 
 mod agent;
 mod calls;
@@ -38,7 +38,7 @@ use clap::Subcommand;
 use crate::agent::Agent;
 use crate::calls::Call;
 use crate::choice::Chooser;
-use crate::choice::SHARED_BY_NOBODY;
+use crate::choice::UNSHARED;
 use crate::crowd::setting::Setting;
 use crate::crowd::steps::Step;
 use crate::run::Other;
@@ -46,25 +46,25 @@ use crate::run::SOON;
 use crate::run::Tally;
 use crate::run::make;
 
-/// Calls of one run: a failure in more than this would take long to make shorter.
+/// Number of calls of one run. Shortening a failure in a longer run would take long.
 const RUN: usize = 2000;
 
-/// Makes random calls of /dev/scif, and says which returns something else than it should.
+/// Makes random calls of /dev/scif, and reports the first call with an unexpected result.
 #[derive(Parser)]
 #[command(
     version,
     after_help = "\
 Examples:
-  scif-fuzz run --calls 1000000          a million calls, of runs by the seeds 0, 1, ...
-  scif-fuzz run --seed 77 --calls 2000   the run of this seed
-  scif-fuzz agent                        on node 1, and then on node 0
-  scif-fuzz run --peer 1                 the same with half of the endpoints on node 1
+  scif-fuzz run --calls 1000000          a million calls, in runs with the seeds 0, 1, ...
+  scif-fuzz run --seed 77 --calls 2000   the run of seed 77
+  scif-fuzz agent                        on node 1: serve runs of node 0
+  scif-fuzz run --peer 1                 on node 0: runs with half of the endpoints on node 1
   scif-fuzz replay failure.txt           the calls of a file, one per line
   scif-fuzz crowd --calls 1000000        a million calls of crowds: processes, threads, signals
-  scif-fuzz crowd --seed 77 --calls 1    the crowd of this seed
-  scif-fuzz crowd --replay failure.txt   the steps of a file, some times
+  scif-fuzz crowd --seed 77 --calls 1    the crowd of seed 77
+  scif-fuzz crowd --replay failure.txt   the steps of a file, ten times unless they fail before
 
-Exit code: 0 if all returned what it should, 1 if not, 2 if that could not be found out."
+Exit code: 0 if all calls had an expected result, 1 if one had not, 2 if the program could not run."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -75,54 +75,54 @@ struct Arguments {
 enum Action {
     /// Makes runs of random calls.
     Run {
-        /// The seed of the first run; each further one has the next.
+        /// The seed of the first run; each further run has the next seed.
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Calls in all.
+        /// Number of calls in all runs together.
         #[arg(long, default_value_t = 100_000)]
         calls: usize,
-        /// Makes no new run after so many seconds.
+        /// Makes no new run after this many seconds.
         #[arg(long, default_value_t = u64::MAX)]
         seconds: u64,
         #[command(flatten)]
         other: OtherArguments,
     },
-    /// Serves runs of another node: `--peer` and `--port` name this program there.
+    /// Serves runs of another node, whose `--peer` and `--port` name this agent.
     Agent {
-        /// The port to listen at.
+        /// The port to listen on.
         #[arg(long, default_value_t = AGENT)]
         port: u16,
     },
     /// Makes the calls of a file; "-" is standard input.
     Replay {
         file: PathBuf,
-        /// How many milliseconds what comes soon may take.
+        /// Milliseconds to wait for an event that must come soon.
         #[arg(long, default_value_t = SOON.as_millis() as u64)]
         soon: u64,
         #[command(flatten)]
         other: OtherArguments,
     },
-    /// Has crowds of processes and threads make calls on endpoints that they share.
+    /// Lets crowds of processes and threads make calls on shared endpoints.
     Crowd {
-        /// The seed of the first crowd; each further one has the next.
+        /// The seed of the first crowd; each further crowd has the next seed.
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Calls in all; each crowd makes some thousands.
+        /// Number of calls of all crowds together; each crowd makes some thousands.
         #[arg(long, default_value_t = 100_000)]
         calls: u64,
-        /// Makes no new crowd after so many seconds.
+        /// Makes no new crowd after this many seconds.
         #[arg(long, default_value_t = u64::MAX)]
         seconds: u64,
-        /// Has a crowd do the steps of a file instead; "-" is standard input.
+        /// Lets a crowd do the steps of this file instead; "-" is standard input.
         #[arg(long)]
         replay: Option<PathBuf>,
-        /// How often, if it does not fail before.
+        /// Number of times to replay the steps if they do not fail before.
         #[arg(long, default_value_t = 10)]
         times: u32,
         #[command(flatten)]
         setting: SettingArguments,
     },
-    /// What a crowd calls where it tries `exec`.
+    /// Continues a process of a crowd after `exec`.
     #[command(hide = true)]
     Inherit {
         #[arg(long)]
@@ -138,18 +138,18 @@ enum Action {
     },
 }
 
-/// The port of agents.
+/// Default port of agents.
 const AGENT: u16 = 3300;
 
 #[derive(clap::Args)]
 struct OtherArguments {
-    /// Half of the endpoints are on this node, where an agent serves them.
+    /// The node with half of the endpoints, where an agent serves them; none by default.
     #[arg(long)]
     peer: Option<u16>,
     /// The agent's port.
     #[arg(long, default_value_t = AGENT)]
     port: u16,
-    /// Whether the nodes reach each other's memory by staging only, or an aperture is small.
+    /// Whether the nodes copy by staging only, or an aperture is small.
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     staged: bool,
 }
@@ -165,7 +165,7 @@ impl OtherArguments {
         }))
     }
 
-    /// The words that stand for them.
+    /// Returns the arguments of this program for these values.
     fn words(&self) -> Vec<String> {
         let peer = self.peer.map(|peer| format!("--peer={peer}"));
         let rest = [
@@ -178,19 +178,19 @@ impl OtherArguments {
 
 #[derive(clap::Args)]
 struct SettingArguments {
-    /// The node to connect to; this one, if it is not given.
+    /// The node to connect to; this node by default.
     #[arg(long)]
     peer: Option<u16>,
-    /// How many times as slow as a fast machine this one is.
+    /// The factor by which this machine is slower than a fast one.
     #[arg(long, default_value_t = 1)]
     slow: u32,
-    /// Whether the peer's memory is reached by staging only, or its aperture is small.
+    /// Whether this node and the peer copy by staging only, or the peer's aperture is small.
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     staged: bool,
-    /// Whether the peer's node is lost now and then.
+    /// Whether the peer node is lost now and then.
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     lossy: bool,
-    /// The number of this crowd, from 1 on, if others use the module in this node as well.
+    /// The number of this crowd, from 1, if other crowds use the module on this node as well.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..8))]
     beside: u16,
 }
@@ -211,16 +211,17 @@ impl SettingArguments {
     }
 }
 
-/// How long what comes soon may take while a run is made shorter: most that are tried wait in vain.
+/// Milliseconds for an expected event while a run is shortened, as most tried runs wait for it in
+/// vain.
 const SOON_AGAIN: &str = "500";
 
-/// Makes these calls, as [`make`] does.
+/// Makes these calls as [`make`] does.
 fn make_again(calls: &[Call], soon: Duration, other: Option<Other>) -> Result<Tally> {
     let mut calls = calls.iter().copied();
     make(soon, other, &mut Vec::new(), |_| calls.next())
 }
 
-/// Prints how calls ended, as a table.
+/// Prints the number of calls that succeeded and failed, as a table.
 fn print(tally: &Tally) {
     println!("{:<12} {:>9} {:>9}", "call", "succeeded", "failed");
     for (word, ended) in tally {
@@ -228,7 +229,7 @@ fn print(tally: &Tally) {
     }
 }
 
-/// Whether a process that makes these calls fails. One that hangs or dies of a signal does.
+/// Returns whether a process that makes these calls fails, hangs or dies of a signal.
 fn fails_elsewhere(calls: &[Call], other: &OtherArguments) -> bool {
     let attempt = || -> Result<bool> {
         let mut child = Command::new(std::env::current_exe()?)
@@ -255,7 +256,7 @@ fn runs(first: u64, calls: usize, seconds: u64, arguments: &OtherArguments) -> R
         if made >= calls || start.elapsed().as_secs() >= seconds {
             break;
         }
-        let mut chooser = Chooser::new(seed, SHARED_BY_NOBODY);
+        let mut chooser = Chooser::new(seed, UNSHARED);
         let mut list = Vec::new();
         let mut left = RUN.min(calls - made);
         made += left;
@@ -274,12 +275,13 @@ fn runs(first: u64, calls: usize, seconds: u64, arguments: &OtherArguments) -> R
             Err(error) => {
                 println!("seed {seed}: {error:#}");
                 let fails = |calls: &[Call]| fails_elsewhere(calls, arguments);
-                // An agent serves one after the other.
+                // An agent serves one connection after the other, so this one has to be closed
+                // first.
                 drop(other);
                 if !fails(&list) {
                     let words = arguments.words().join(" ");
                     println!(
-                        "it does not fail again: scif-fuzz run --seed={seed} --calls={RUN} {words}"
+                        "the run does not fail again: scif-fuzz run --seed={seed} --calls={RUN} {words}"
                     );
                     return Ok(false);
                 }
@@ -292,11 +294,11 @@ fn runs(first: u64, calls: usize, seconds: u64, arguments: &OtherArguments) -> R
         }
     }
     print(&all);
-    println!("{made} calls: all returned what they should");
+    println!("{made} calls: all had an expected result");
     Ok(true)
 }
 
-/// Reads the text of a file; "-" is standard input.
+/// Reads the text of a file. "-" is standard input.
 fn text_of(file: &Path) -> Result<String> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
@@ -306,7 +308,7 @@ fn text_of(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))
 }
 
-/// Whether a process in which a crowd does these steps some times fails.
+/// Returns whether a process in which a crowd repeats these steps fails.
 fn crowd_fails_elsewhere(steps: &[Step], setting: Setting) -> bool {
     let attempt = || -> Result<bool> {
         let mut child = Command::new(std::env::current_exe()?)
@@ -324,9 +326,9 @@ fn crowd_fails_elsewhere(steps: &[Step], setting: Setting) -> bool {
     attempt().unwrap_or(false)
 }
 
-/// How often a crowd is tried while it is made smaller.
+/// Number of times that a crowd is tried for each candidate of a smaller plan.
 const TIMES: &str = "5";
-/// How long a crowd is made smaller at most.
+/// Longest time that the program spends on making a crowd's plan smaller.
 const SHRINKING: Duration = Duration::from_secs(60);
 
 fn crowds(first: u64, calls: u64, seconds: u64, setting: Setting) -> Result<bool> {
@@ -352,7 +354,7 @@ fn crowds(first: u64, calls: u64, seconds: u64, setting: Setting) -> Result<bool
                 if !crowd_fails_elsewhere(&plan, setting) {
                     let words = setting.words().join(" ");
                     println!(
-                        "it does not fail again: scif-fuzz crowd --seed={seed} --calls=1 {words}"
+                        "the crowd does not fail again: scif-fuzz crowd --seed={seed} --calls=1 {words}"
                     );
                     return Ok(false);
                 }
@@ -371,7 +373,7 @@ fn crowds(first: u64, calls: u64, seconds: u64, setting: Setting) -> Result<bool
     for (word, (well, failed)) in &all {
         println!("{word:<12} {well:>9} {failed:>9}");
     }
-    println!("{made} calls of {crowds} crowds: all returned what they may");
+    println!("{made} calls of {crowds} crowds: all had an expected result");
     Ok(true)
 }
 
@@ -383,7 +385,7 @@ fn replay_crowd(file: &Path, times: u32, setting: Setting) -> Result<bool> {
             return Ok(false);
         }
     }
-    println!("{times} times: all returned what they may");
+    println!("{times} times: all calls had an expected result");
     Ok(true)
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each call of a run has to return, told from the calls before it.
+//! The model: predicts the result of each call of a run from the calls before it.
 //!
-//! The model knows endpoints of one node, or of two, that are connected to each other, calls that do not wait, and one caller. It
-//! says of a call which errors are allowed. If none is, the call has to succeed. Where several rules are broken at
-//! once, any of their errors is right, because no document says which comes first.
+//! The model knows the endpoints of one or two nodes that are connected to each other, calls that
+//! do not wait, and one caller. For each call it returns the allowed errors. If it allows none, the
+//! call has to succeed. If a call breaks several rules, the model allows the error of each, because
+//! no document says which rule is checked first.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -19,13 +20,13 @@ use crate::memory::PAGE;
 use crate::memory::PAGES;
 use crate::memory::SIZE;
 
-/// The errors that a call may end with; if there are none it has to succeed.
+/// The errors that a call may return. If the set is empty, the call has to succeed.
 pub type Errors = BTreeSet<Errno>;
 
-/// One end of a connection: which connection, and which of its two ends.
+/// One end of a connection: the number of the connection, and which of its two ends.
 pub type End = (usize, usize);
 
-/// What an endpoint is.
+/// The state of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// The slot is empty.
@@ -33,13 +34,13 @@ pub enum State {
     None,
     Unbound,
     Bound(u16),
-    /// Its port, and its requests, each the slot of a connector.
+    /// The endpoint listens at this port. The queue has the slots of the connectors.
     Listening(u16, VecDeque<usize>),
-    /// It has asked for a connection that was not answered yet.
+    /// The endpoint has requested a connection, and the request was not answered.
     Asking(u16),
-    /// Its request was refused, which it has not been told.
+    /// The listener has refused the request, and the endpoint has not collected the result.
     Refused(u16),
-    /// Its request was accepted, which it has not been told.
+    /// The listener has accepted the request, and the endpoint has not collected the result.
     Accepted(u16, End),
     Connected(u16, End),
 }
@@ -50,17 +51,17 @@ pub struct Page {
     /// The page of the arenas.
     pub page: u64,
     pub protection: i32,
-    /// Which window it belongs to.
+    /// Number of the window that has the page.
     pub window: usize,
 }
 
-/// What belongs to one end of a connection.
+/// The data of one end of a connection.
 #[derive(Debug, Default)]
 pub struct Side {
     pub is_open: bool,
-    /// What was sent to it and not received.
+    /// Bytes that were sent to this end, and not received.
     pub unread: VecDeque<u8>,
-    /// Its windows, by the page of the offset.
+    /// Pages of the windows of this end, by their offsets.
     pub windows: BTreeMap<i64, Page>,
 }
 
@@ -70,14 +71,14 @@ pub struct Connection {
     pub sides: [Side; 2],
 }
 
-/// What the calls so far have made.
+/// The state that the calls so far have made.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// How many nodes have the slots and an arena; slots take turns.
+    /// Number of nodes. Slots belong to them in turn, and each node has an arena.
     pub nodes: usize,
     pub states: [State; SLOTS],
     pub connections: Vec<Connection>,
-    /// What is in the arenas, one behind the other.
+    /// Content of the arenas, one behind the other.
     pub memory: Vec<u8>,
     pub next_window: usize,
 }
@@ -101,22 +102,22 @@ impl Model {
         }
     }
 
-    /// The node of a slot, in the order of arenas.
+    /// Returns the node of a slot, in the order of the arenas.
     pub fn node(&self, slot: usize) -> usize {
         slot % self.nodes
     }
 
-    /// The node that a slot connects to: the other one, if there are two.
+    /// Returns the node that a slot connects to: the other node if there are two.
     pub fn target(&self, slot: usize) -> usize {
         self.node(slot + 1)
     }
 
-    /// Where the arena of a slot begins in the memory of all.
+    /// Returns the index in `memory` at which the arena of a slot's node begins.
     pub fn base(&self, slot: usize) -> usize {
         self.node(slot) * SIZE
     }
 
-    /// The connection of a slot, if it has one.
+    /// Returns the end of the connection that a slot has.
     pub fn end(&self, slot: usize) -> Option<End> {
         match self.states[slot] {
             State::Connected(_, end) => Some(end),
@@ -132,7 +133,7 @@ impl Model {
         self.side((connection, 1 - side))
     }
 
-    /// Whether an endpoint of a node has a port.
+    /// Returns whether an endpoint of a node has this port.
     pub fn is_taken(&self, node: usize, port: u16) -> bool {
         let mut slots = (0..SLOTS).filter(|slot| self.node(*slot) == node);
         slots.any(|slot| self.port(&self.states[slot]) == Some(port))
@@ -157,10 +158,11 @@ impl Model {
         (0..SLOTS).find(|slot| self.node(*slot) == node && listens(&self.states[*slot]))
     }
 
-    /// The events that an endpoint soon has, as others have done something to it: the kernel hears of that in its own time.
+    /// Returns the events that an endpoint soon shows, because another endpoint has changed its
+    /// state. The kernel delivers such news asynchronously.
     pub fn news(&self, slot: usize) -> PollFlags {
         match self.states[slot] {
-            // Whether the other end was closed meanwhile, it shows only when the result was collected.
+            // The endpoint shows the close of its peer only after it has collected the result.
             State::Refused(_) | State::Accepted(..) => PollFlags::OUT,
             State::Connected(_, (connection, side)) => {
                 match self.connections[connection].sides[1 - side].is_open {
@@ -172,7 +174,7 @@ impl Model {
         }
     }
 
-    /// The errors of a call that only an established connection can make.
+    /// Returns the errors of a call that requires an established connection.
     pub fn of_connected(&mut self, slot: usize) -> Errors {
         match self.end(slot) {
             None => errors(&[libc::ENOTCONN]),
@@ -181,7 +183,8 @@ impl Model {
         }
     }
 
-    /// The errors of a copy's range on one side, and its stretches of the arena.
+    /// Checks a copy's range on one side. Returns its errors and the ranges of the arena that it
+    /// covers.
     pub fn cover(
         &mut self,
         end: End,
@@ -223,7 +226,8 @@ impl Model {
         (found, stretches)
     }
 
-    /// Notes that bytes were copied. False if the model can't say what is there now, because they overlap.
+    /// Copies bytes in the model. Returns false if the ranges overlap, because the model can't
+    /// predict the result.
     pub fn copied(&mut self, from: &[Range<usize>], to: &[Range<usize>]) -> bool {
         let overlap = |a: &Range<usize>| to.iter().any(|b| a.start < b.end && b.start < a.end);
         let twice = to.iter().enumerate().any(|(index, a)| {
@@ -246,7 +250,7 @@ impl Model {
         true
     }
 
-    /// Whether a place is memory that a copy of so many bytes can use.
+    /// Returns whether a copy of `len` bytes can use the memory at this offset.
     pub fn is_memory(at: u64, len: u64) -> bool {
         at.checked_add(len).is_some_and(|end| end <= PAGES * PAGE)
     }
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_covered_by_pages() {
+    fn cover_finds_pages_or_fails_at_a_gap() {
         let (mut model, end) = with_window(READ);
         let (found, stretches) = model.cover(end, 2 * 4096 + 10, 2 * 4096, READ);
         assert!(found.is_empty());
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connector_that_collects_late_hears_of_the_close() {
+    fn late_connector_sees_hangup_after_peer_close() {
         let mut model = Model::new(1);
         model.connections.push(Connection::default());
         model.side((0, 0)).is_open = true;
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_reach_the_memory_of_the_model() {
+    fn model_copies_between_separate_ranges_only() {
         let mut model = Model::new(1);
         model.memory[..4].copy_from_slice(b"scif");
         assert!(model.copied(&[0..2, 2..4], &[10..13, 20..21]));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A run: each call is made, and what it returns and what it does is compared with the model.
+//! A run: makes each call, and compares its result and its effects with the model.
 //!
-//! The endpoints are on one node; or on two, if there is an agent on the other one (`agent.rs`), and then all connections
-//! are with the other one.
+//! The endpoints are on one node, or on two if an agent runs on the other node (`agent.rs`). With
+//! an agent, all connections lead from one node to the other.
 //!
-//! No call waits. Where the driver answers a little later (a connect, the news of a close), the run waits for the event
-//! that says so, and a model that expects it would see it missing after [`SOON`].
+//! No call waits. Some answers of the driver come a little later, such as the result of a connect
+//! or the news of a close. Then the run waits for the event that announces the answer, and fails if
+//! the event does not come within [`SOON`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,13 +48,13 @@ use crate::model::State;
 use crate::model::WRITE;
 use crate::model::errors;
 
-/// How long what comes soon may take.
+/// Time within which an expected event has to occur.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// The largest message that a ring that is empty takes whole.
+/// Size of the largest message that an empty ring always takes as a whole.
 const SMALL: usize = 1024;
 
-/// Calls after which the whole arena is compared.
+/// Number of calls after which the run compares the whole arena.
 const WHOLE: usize = 64;
 
 /// An endpoint of a run.
@@ -74,36 +75,37 @@ impl Drop for Endpoint {
 #[derive(Clone)]
 pub struct Other {
     pub agent: Rc<Agent>,
-    /// Whether memory there may be reached by staging only, and rings may be small.
+    /// Whether the peer's memory may be reached by staging only, and rings may be small.
     pub is_staged: bool,
 }
 
-/// The endpoints of a run, and what the model says of them.
+/// The endpoints of a run, and the model of them.
 struct Run {
     fds: [Option<Endpoint>; SLOTS],
     arena: Arena,
     model: Model,
     other: Option<Other>,
-    /// The ids of the nodes, in the order of arenas.
+    /// The ids of the nodes, in the order of their arenas.
     ids: Vec<u16>,
     soon: Duration,
     made: usize,
-    /// The word of the call that is made.
+    /// The word of the present call.
     word: &'static str,
     tally: RefCell<Tally>,
 }
 
-/// How calls have ended.
+/// Number of calls that succeeded and failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended {
     pub well: u64,
     pub failed: u64,
 }
 
-/// How the calls of each word have ended.
+/// Results of the calls of each word.
 pub type Tally = BTreeMap<&'static str, Ended>;
 
-/// Makes calls as `next` chooses them, and returns how they ended. Lists them in `made`. The error names the call.
+/// Makes the calls that `next` chooses, lists them in `made`, and returns how they ended. The error
+/// names the call.
 pub fn make(
     soon: Duration,
     other: Option<Other>,
@@ -123,7 +125,8 @@ pub fn make(
 }
 
 impl Run {
-    /// Makes a run without endpoints, perhaps with another node, in which what comes soon may take so long.
+    /// Makes a run without endpoints, with another node if `other` names one. Expected events have
+    /// to occur within `soon`.
     fn new(soon: Duration, other: Option<Other>) -> Result<Self> {
         let endpoint =
             scif_sys::open().context("/dev/scif can't be opened: is the module loaded?")?;
@@ -150,7 +153,8 @@ impl Run {
         })
     }
 
-    /// Fails unless a call ended as it had to. None if it had to fail, and did.
+    /// Returns the number that a call returned, or `None` if the call failed as it had to. Any
+    /// other outcome is an error.
     fn judge(&self, allowed: &Errors, outcome: Outcome) -> Result<Option<i64>> {
         let mut tally = self.tally.borrow_mut();
         let ended = tally.entry(self.word).or_default();
@@ -178,7 +182,7 @@ impl Run {
         })
     }
 
-    /// Whether what the other side of a connection does may be seen a little later.
+    /// Returns whether effects of the other side of a connection may appear a little later.
     fn is_far(&self) -> bool {
         self.other.is_some()
     }
@@ -187,7 +191,7 @@ impl Run {
         self.other.as_ref().is_some_and(|other| other.is_staged)
     }
 
-    /// Reads from the arenas; all of it lies in one.
+    /// Reads from the arenas. The range has to lie in one of them.
     fn read(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
         match (&self.other, at.checked_sub(SIZE)) {
             (Some(other), Some(at)) => other.agent.read(at, bytes),
@@ -198,7 +202,7 @@ impl Run {
         }
     }
 
-    /// Waits for an event of an endpoint that has to come.
+    /// Waits for an event of an endpoint, and fails if it does not occur in time.
     fn expect_event(&self, slot: usize, events: PollFlags) -> Result<()> {
         let fd = self.fd(slot).context("no endpoint")?;
         let found = kernel::poll(fd, events, self.soon.as_millis() as i64);
@@ -209,7 +213,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until an endpoint shows what others have done to it.
+    /// Waits until an endpoint shows the news that the model predicts for it.
     fn hear(&self, slot: usize) -> Result<()> {
         match self.model.news(slot) {
             events if events.is_empty() => Ok(()),
@@ -217,7 +221,7 @@ impl Run {
         }
     }
 
-    /// Makes a call, again as long as it fails like this, which soon ends.
+    /// Makes a call, and repeats it while it fails with `error`. Such a failure is temporary.
     fn again<T>(&self, error: i32, call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         let limit = Instant::now() + self.soon;
         loop {
@@ -228,7 +232,8 @@ impl Run {
         }
     }
 
-    /// Makes a call and compares. False if it does not apply: the model can't say what it would do.
+    /// Makes a call and compares. Returns false if the call does not apply, as the model can't
+    /// predict its effect.
     fn make(&mut self, call: &Call) -> Result<bool> {
         self.word = call.word();
         let applies = self.perform(call)?;
@@ -239,12 +244,12 @@ impl Run {
         Ok(applies)
     }
 
-    /// Fails unless the arenas are what the model says.
+    /// Fails unless the arenas have the content that the model predicts.
     fn compare_all(&mut self) -> Result<()> {
         (0..self.ids.len()).try_for_each(|node| self.compare(node * SIZE..(node + 1) * SIZE))
     }
 
-    /// Fails unless a part of an arena is what the model says.
+    /// Fails unless this part of an arena has the content that the model predicts.
     fn compare(&mut self, range: Range<usize>) -> Result<()> {
         let wanted = &self.model.memory[range.clone()];
         if let (Some(other), Some(at)) = (&self.other, range.start.checked_sub(SIZE)) {
@@ -268,7 +273,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes what is in the arena for what should be there.
+    /// Copies the content of the arena into the model.
     fn adopt(&mut self, range: Range<usize>) -> Result<()> {
         let mut there = vec![0; range.len()];
         self.read(range.start, &mut there)?;
@@ -291,7 +296,7 @@ impl Run {
                 | Call::Poll { .. }
                 | Call::Unknown { .. }
         );
-        // No document says what a connector may do before it has fetched its result.
+        // No document says what a connector may do before it has collected its result.
         let is_unsettled = matches!(
             self.model.states[call.slot()],
             State::Accepted(..) | State::Asking(_) | State::Refused(_)
@@ -352,7 +357,7 @@ impl Run {
     }
 
     fn close(&mut self, slot: usize) -> Result<bool> {
-        // When a request is withdrawn is not seen.
+        // The run can't see when the kernel withdraws the request.
         if let State::Asking(_) = self.model.states[slot] {
             return Ok(false);
         }
@@ -405,11 +410,11 @@ impl Run {
             let bound = bound as u16;
             ensure!(
                 port == 0 || bound == port,
-                "port {bound}, asked for was {port}"
+                "bind gave port {bound}, not {port}"
             );
             ensure!(
                 port != 0 || bound >= 1088,
-                "{bound} is a port for who asks for it"
+                "bind of port 0 gave port {bound}, below 1088"
             );
             ensure!(!self.model.is_taken(node, bound), "port {bound} is taken");
             self.model.states[slot] = State::Bound(bound);
@@ -421,7 +426,7 @@ impl Run {
         let mut allowed = Errors::new();
         let mut port = 0;
         match self.model.states[slot] {
-            // A port that accepted endpoints share is free for no second listener.
+            // No second listener can get a port that accepted endpoints share.
             State::Bound(bound) => port = bound,
             State::Unbound => allowed.extend(errors(&[libc::EINVAL])),
             State::Asking(_) | State::Refused(_) | State::Accepted(..) => {
@@ -492,7 +497,8 @@ impl Run {
         }
         let listener = self.model.listener(self.model.target(slot), port);
         if let Some(listener) = listener {
-            // Which of two requests came first is seen only if they come one after the other.
+            // The run sees the order of two requests only if one of them is accepted before the
+            // other is made.
             match &self.model.states[listener] {
                 State::Listening(_, queue) if queue.is_empty() => (),
                 _ => return Ok(false),
@@ -503,7 +509,7 @@ impl Run {
             _ => None,
         };
         self.connect_fails(slot, port, &[libc::EINPROGRESS])?;
-        // The port of one that was bound by this is learnt with the result.
+        // If the connect itself bound the endpoint, the run learns the port with the result.
         self.model.states[slot] = State::Asking(bound.unwrap_or(0));
         match listener {
             Some(listener) => {
@@ -514,7 +520,7 @@ impl Run {
             }
             None => {
                 self.expect_event(slot, PollFlags::OUT)?;
-                // Learnt at once, so that the model knows which port it has.
+                // Collects the result now, so that the model knows the port.
                 self.connect_fails(slot, port, &[libc::ECONNREFUSED])?;
                 let fd = self.fd(slot).context("no endpoint")?;
                 let again = kernel::bind(fd, 0);
@@ -524,7 +530,7 @@ impl Run {
                 );
                 match bound {
                     Some(own) => self.model.states[slot] = State::Bound(own),
-                    // Which port it has, no call says: on with a new endpoint.
+                    // No call returns the port. The run goes on with a new endpoint.
                     None => {
                         self.fds[slot] = None;
                         self.model.states[slot] = State::None;
@@ -598,7 +604,7 @@ impl Run {
         }
     }
 
-    /// Whether the events of an endpoint are those that the model knows of.
+    /// Returns whether the events of an endpoint are those that the model predicts.
     fn is_right(&mut self, slot: usize, found: PollFlags) -> bool {
         let has = |flag| found.contains(flag);
         match self.model.states[slot].clone() {
@@ -680,7 +686,7 @@ impl Run {
         let outcome = kernel::send_all(fd, self.arena.address(at as u64), len, 0);
         let len = len as usize;
         match (self.model.end(slot), allowed.is_empty(), outcome) {
-            // A ring in a small aperture is small.
+            // The ring is small if the aperture is small.
             (_, true, Err(Errno(libc::EAGAIN | libc::EMSGSIZE))) if self.is_staged() => (),
             (Some(end), true, Err(Errno(libc::EAGAIN))) => {
                 let unread = &self.model.other(end).unread;
@@ -704,7 +710,7 @@ impl Run {
             Some(end) => self.model.side(end).unread.len(),
             None => 0,
         };
-        // What has come can be received after a close.
+        // Messages that have arrived can be received after the peer has closed.
         if len < 0 || len > 0 && available == 0 {
             allowed.extend(self.model.of_connected(slot));
         }
@@ -794,7 +800,8 @@ impl Run {
             flags,
             registered: 0,
         };
-        // What has used windows that are gone lets go of their place a little later, if others have.
+        // An unregistered window keeps its offsets until its last user has released it. A user on
+        // the other node may do so a little later.
         let outcome = match self.is_far() && allowed.is_empty() {
             true => self.again(libc::EADDRINUSE, || kernel::register(fd, argument)),
             false => kernel::register(fd, argument),
@@ -945,12 +952,12 @@ impl Run {
             }
         }
         for range in to {
-            self.compare(range).context("what was copied")?;
+            self.compare(range).context("the copied bytes")?;
         }
         Ok(true)
     }
 
-    /// A copy that failed may have been made in part.
+    /// Handles a failed copy, which may have written a part of its range.
     fn rest_of_failed(
         &mut self,
         theirs: &[Range<usize>],
@@ -983,7 +990,7 @@ impl Run {
         }
         let fd = self.fd(slot).context("no endpoint")?;
         let map = || kernel::map(fd, offset, len as usize, write);
-        // It waits for news of windows, but not for long.
+        // The call itself waits for the peer's news of windows, but not for long.
         let mapped = match allowed.is_empty() {
             true => self.again(libc::ENXIO, map),
             false => map(),
@@ -1002,7 +1009,7 @@ impl Run {
             .collect();
         ensure!(
             seen == wanted,
-            "a mapping shows something else than its windows"
+            "a mapping shows other bytes than its windows"
         );
         Ok(true)
     }
@@ -1027,7 +1034,7 @@ impl Run {
         let mut allowed = self.model.of_connected(slot);
         let fd = self.fd(slot).context("no endpoint")?;
         let outcome = kernel::number(fd, abi::FENCE_WAIT, mark as u64);
-        // Some of them are marks, by luck.
+        // By chance, some of these numbers are marks.
         if allowed.is_empty() && outcome.is_err() {
             allowed.insert(Errno(libc::EINVAL));
         }
@@ -1062,7 +1069,7 @@ impl Run {
                 words.extend(stretches);
             }
         }
-        // Which of two that overlap is stored last is not said.
+        // The order of the two stores is undefined, so overlapping words can't be predicted.
         if let [first, second] = &*words {
             if first.start < second.end && second.start < first.end {
                 return Ok(false);
@@ -1084,7 +1091,7 @@ impl Run {
         }
         for word in words {
             self.model.memory[word.clone()].copy_from_slice(&value.to_le_bytes());
-            // Only what the peer has been asked for comes a little later.
+            // Only the store in the peer's memory comes a little later.
             let limit = Instant::now() + self.soon;
             while self.compare(word.clone()).is_err() && Instant::now() < limit {
                 std::thread::yield_now();
@@ -1107,7 +1114,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Closes all, and fails unless the memory is as the model says.
+    /// Closes all endpoints, and fails unless the memory has the content that the model predicts.
     fn finish(mut self) -> Result<()> {
         self.compare_all()?;
         for slot in 0..SLOTS {

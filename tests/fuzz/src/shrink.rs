@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes a run that fails as short as it can be: parts of it are left out as long as the rest still fails.
+//! Makes a failing run as short as possible: leaves out parts as long as the rest still fails.
 
-/// Returns a shorter list for which `fails` is still true, from which no single call can be left out.
+/// Returns a shorter list for which `fails` is still true, and from which no single call can be
+/// left out.
 pub fn shrink<T: Clone>(calls: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut calls = calls.to_vec();
     let mut part = calls.len().div_ceil(2);
@@ -35,7 +36,7 @@ mod tests {
     use crate::calls::Call;
 
     #[test]
-    fn only_what_is_needed_is_left() {
+    fn shrink_keeps_only_needed_calls() {
         let calls: Vec<Call> = (0..500).map(|slot| Call::Open { slot }).collect();
         let needed = [Call::Open { slot: 3 }, Call::Open { slot: 411 }];
         let mut tries = 0;
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_one_stays() {
+    fn shrink_keeps_a_single_call() {
         let calls = [Call::Open { slot: 1 }];
         assert_eq!(shrink(&calls, |calls| !calls.is_empty()), calls);
     }

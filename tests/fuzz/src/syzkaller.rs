@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the description of /dev/scif for syzkaller (`tests/fuzz/syzkaller`) is that of the headers: all calls, their
-//! numbers, and the structures, field by field. A compiler says what the headers have.
+//! Checks that the syzkaller description of /dev/scif (`tests/fuzz/syzkaller`) matches the headers:
+//! all calls, their numbers, and the structures field by field. A compiler evaluates the headers.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::process::Stdio;
 const DESCRIPTION: &str = include_str!("../syzkaller/scif.txt");
 const CONSTANTS: &str = include_str!("../syzkaller/scif.txt.const");
 
-/// The headers that it is about.
+/// The headers that the description covers.
 const HEADERS: &str = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <sys/mman.h>\n#include <linux/scif_ioctl.h>\n\
                        #include <linux/scif_services.h>\n";
 
@@ -22,7 +22,7 @@ struct Structure<'a> {
     fields: Vec<(&'a str, &'a str)>,
 }
 
-/// The lines that say something.
+/// Returns the lines that are neither empty nor comments.
 fn lines() -> impl Iterator<Item = &'static str> {
     DESCRIPTION
         .lines()
@@ -44,7 +44,7 @@ fn structures() -> Vec<Structure<'static>> {
     all
 }
 
-/// The calls: the names behind `ioctl$`, and what the argument points to.
+/// Returns the names of the calls behind `ioctl$`, and the types that their arguments point to.
 fn calls() -> BTreeMap<&'static str, &'static str> {
     let calls = lines().filter_map(|line| line.strip_prefix("ioctl$"));
     let call = |line: &'static str| {
@@ -66,7 +66,7 @@ fn calls() -> BTreeMap<&'static str, &'static str> {
     calls.map(call).collect()
 }
 
-/// The bases of the resources.
+/// Returns the base types of the resources.
 fn resources() -> BTreeMap<&'static str, &'static str> {
     let resources = lines().filter_map(|line| line.strip_prefix("resource "));
     let base = |line: &'static str| {
@@ -76,7 +76,7 @@ fn resources() -> BTreeMap<&'static str, &'static str> {
     resources.map(base).collect()
 }
 
-/// The type in C of a field.
+/// Returns the C type of a field.
 fn c_type(field: &str) -> String {
     let (word, arguments) = field.split_once('[').unwrap_or((field, ""));
     match word {
@@ -95,7 +95,7 @@ fn c_type(field: &str) -> String {
     }
 }
 
-/// Whether a compiler takes all this, with the headers before it.
+/// Returns whether the compiler accepts this source after the headers, and its output.
 fn is_taken(source: &str, arguments: &[&str]) -> (bool, String) {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut compiler = Command::new("cc")
@@ -114,7 +114,7 @@ fn is_taken(source: &str, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// The calls that the headers define.
+/// Returns the calls that the headers define.
 fn calls_of_headers() -> BTreeSet<String> {
     let (is_right, text) = is_taken("", &["-E", "-dM"]);
     assert!(is_right);
@@ -129,14 +129,14 @@ fn calls_of_headers() -> BTreeSet<String> {
 }
 
 #[test]
-fn all_calls_are_described() {
+fn every_ioctl_of_the_headers_is_described() {
     let described: BTreeSet<String> = calls().into_keys().map(str::to_owned).collect();
     assert_eq!(described, calls_of_headers());
     assert_eq!(described.len(), 25);
 }
 
 #[test]
-fn structures_are_those_of_the_headers() {
+fn described_structures_match_the_headers() {
     let mut source = String::new();
     for Structure { name, fields } in structures() {
         source += &format!("struct of_syzkaller_{name} {{\n");
@@ -144,14 +144,14 @@ fn structures_are_those_of_the_headers() {
             source += &format!("\t{} {field};\n", c_type(described));
         }
         source += "};\n";
-        let compared = |what: &str, field: &str| {
-            let of = |prefix| match what {
+        let compared = |property: &str, field: &str| {
+            let of = |prefix| match property {
                 "sizeof" => format!("sizeof(struct {prefix}{name})"),
                 "size of" => format!("sizeof(((struct {prefix}{name} *)0)->{field})"),
                 _ => format!("__builtin_offsetof(struct {prefix}{name}, {field})"),
             };
             let (one, other) = (of(""), of("of_syzkaller_"));
-            format!("_Static_assert({one} == {other}, \"{what} {name} {field}\");\n")
+            format!("_Static_assert({one} == {other}, \"{property} {name} {field}\");\n")
         };
         source += &compared("sizeof", "");
         for (field, _) in &fields {
@@ -163,7 +163,7 @@ fn structures_are_those_of_the_headers() {
 }
 
 #[test]
-fn numbers_are_those_of_the_headers() {
+fn described_constants_match_the_headers() {
     let constants: BTreeMap<&str, u64> = CONSTANTS
         .lines()
         .filter(|line| !line.starts_with('#') && !line.starts_with("arches"))
@@ -176,7 +176,7 @@ fn numbers_are_those_of_the_headers() {
     let source: String = asserted.collect();
     assert!(is_taken(&source, &["-fsyntax-only"]).0, "{source}");
 
-    // And there is one for each name that is used.
+    // Each name that the description uses has to be defined.
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let words = lines().flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
     let names = words.filter(|word| word.starts_with(['S', 'O', 'A']) && word.chars().all(is_name));
@@ -185,11 +185,11 @@ fn numbers_are_those_of_the_headers() {
 }
 
 #[test]
-fn all_that_is_named_is_defined() {
+fn every_used_name_is_defined() {
     let mut defined: BTreeSet<&str> = resources().into_keys().collect();
     defined.extend(structures().iter().map(|structure| structure.name));
     defined.extend(lines().filter_map(|line| line.split_once(" = ").map(|(name, _)| name)));
-    // What syzkaller itself defines.
+    // syzkaller itself defines these names.
     defined.extend(["mmap_prot", "mmap_flags"]);
     let names = lines().flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
     let used: BTreeSet<&str> = names

@@ -2,8 +2,8 @@
 
 //! The atomic integer of `drivers/misc/scif/logic/atomic.rs`, over the host's atomics.
 //!
-//! The same operations with the same ordering: loads acquire, stores release, what does both is fully ordered,
-//! and a compare-exchange that fails orders nothing.
+//! The operations have the same ordering as the kernel's. Loads acquire, and stores release. An
+//! operation that does both is fully ordered. A failed compare-exchange orders nothing.
 
 use core::sync::atomic;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -17,12 +17,12 @@ impl AtomicU64 {
         Self(atomic::AtomicU64::new(value))
     }
 
-    /// Reads the value; what follows is not moved before it.
+    /// Reads the value. Later accesses are not moved before the read.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Acquire)
     }
 
-    /// Writes the value; what was done before is not moved behind it.
+    /// Writes the value. Earlier accesses are not moved behind the write.
     pub(crate) fn store(&self, value: u64) {
         self.0.store(value, Release);
     }
@@ -42,7 +42,7 @@ impl AtomicU64 {
         self.0.fetch_sub(value, SeqCst)
     }
 
-    /// Writes `new` if the value is `old`. Returns the value before: `Ok` if that was `old`.
+    /// Writes `new` if the value is `old`. Returns the value before, as `Ok` if it was `old`.
     pub(crate) fn compare_exchange(&self, old: u64, new: u64) -> Result<u64, u64> {
         self.0.compare_exchange(old, new, SeqCst, Relaxed)
     }

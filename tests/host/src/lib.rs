@@ -2,11 +2,11 @@
 
 //! The module's pure logic, compiled for the host.
 //!
-//! The files below `drivers/misc/scif/logic/` are included as they are. Built as a library they are
-//! held to what the kernel asks for: `core` only, the kernel's edition, and nothing that can panic.
-//! Built for testing, the tests of this crate come in: unit and property tests against simple
-//! models, and, over a second copy of the concurrent files with loom's atomics, all interleavings
-//! of a few threads.
+//! The crate includes the files below `drivers/misc/scif/logic/` unchanged. As a library they are
+//! held to the kernel's rules: `core` only, the kernel's edition, and no code that can panic. Test
+//! builds add the tests of this crate: unit and property tests against simple models. They also
+//! compile the concurrent files a second time with loom's atomics, and run all interleavings of a
+//! few threads.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -19,7 +19,7 @@
     clippy::panic,
     clippy::unreachable,
     clippy::unwrap_used,
-    // Of the kernel's own list.
+    // The kernel's own list has these lints.
     clippy::as_underscore,
     clippy::cast_lossless,
     clippy::ignored_unit_patterns,
@@ -36,9 +36,12 @@ mod logic {
     pub(crate) mod doorbells;
     pub(crate) mod envelope;
     pub(crate) mod extents;
+    pub(crate) mod frame_messages;
+    pub(crate) mod frame_ring;
     pub(crate) mod gate;
     pub(crate) mod handshake;
     pub(crate) mod hello;
+    pub(crate) mod link_rate;
     pub(crate) mod log_limit;
     pub(crate) mod marks;
     pub(crate) mod messages;
@@ -53,7 +56,7 @@ mod logic {
     pub(crate) mod window_set;
 }
 
-/// The files that threads share, over loom's atomics.
+/// The files that threads share, with loom's atomics.
 #[cfg(test)]
 #[allow(dead_code, reason = "tests need not call everything")]
 #[expect(clippy::duplicate_mod, reason = "the second copy has other atomics")]

@@ -2,8 +2,8 @@
 
 //! The atomic integer of `drivers/misc/scif/logic/atomic.rs`, over loom's atomics.
 //!
-//! The same operations with the same ordering: loads acquire, stores release, what does both is fully ordered,
-//! and a compare-exchange that fails orders nothing.
+//! The operations have the same ordering as the kernel's. Loads acquire, and stores release. An
+//! operation that does both is fully ordered. A failed compare-exchange orders nothing.
 
 use loom::sync::atomic;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -17,15 +17,15 @@ impl AtomicU64 {
         Self(atomic::AtomicU64::new(value))
     }
 
-    /// Reads the value; what follows is not moved before it.
+    /// Reads the value. Later accesses are not moved before the read.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Acquire)
     }
 
-    /// Writes the value; what was done before is not moved behind it.
+    /// Writes the value. Earlier accesses are not moved behind the write.
     pub(crate) fn store(&self, value: u64) {
-        // Loom does not give plain stores a place among exchanges by others, and has one succeed over a store that it
-        // has not seen.
+        // Uses an exchange. Loom does not order plain stores among the exchanges of other threads,
+        // and lets an exchange succeed over a store that it has not seen.
         self.0.swap(value, Release);
     }
 
@@ -44,7 +44,7 @@ impl AtomicU64 {
         self.0.fetch_sub(value, SeqCst)
     }
 
-    /// Writes `new` if the value is `old`. Returns the value before: `Ok` if that was `old`.
+    /// Writes `new` if the value is `old`. Returns the value before, as `Ok` if it was `old`.
     pub(crate) fn compare_exchange(&self, old: u64, new: u64) -> Result<u64, u64> {
         self.0.compare_exchange(old, new, SeqCst, Relaxed)
     }

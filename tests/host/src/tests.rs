@@ -17,11 +17,13 @@ mod doorbell_register;
 mod envelope;
 mod extents;
 mod failures;
+mod frame_ring;
 mod gate;
 mod handshake;
 mod hello;
 mod interleavings;
 mod lanes;
+mod link_rate;
 mod log_limit;
 mod longest_segment;
 mod marks;
@@ -36,10 +38,10 @@ mod sleeps;
 mod slots;
 mod staging;
 mod steering;
+mod wake_request;
 mod window_set;
-mod wish;
 
-/// How property tests run: no files written, nothing left to luck.
+/// Returns the configuration of property tests, which write no files and use a fixed seed.
 fn config() -> Config {
     let default = Config::default();
     Config {

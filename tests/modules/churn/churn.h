@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A client that is stopped at any point: what its files share, and what both
- * ends agree on. tests/programs/scif_churn.c is another client of the server.
+ * A client that is stopped at any point: declarations for its files, and the values on which both
+ * ends agree. tests/programs/scif_churn.c is another client of the server.
  */
 #ifndef _SCIF_CHURN_H
 #define _SCIF_CHURN_H
@@ -13,21 +13,21 @@
 #include <linux/sizes.h>
 
 /*
- * Each end has a window of two parts. What is in the first one of the server is
- * up to the client, which looks at it again; the second ones are anybody's.
+ * Each end has a window of two parts. Only the client changes the first part of the server's
+ * window, and checks it. Either end may write to the second parts at any time.
  */
 #define CHURN_PART	SZ_64K
 #define CHURN_WINDOW	0x1000000L
 #define CHURN_LOOSE	(CHURN_WINDOW + CHURN_PART)
 #define CHURN_SIZE	(2 * CHURN_PART)
 
-/* A second window of the client, of the loose part, which comes and goes. */
+/* Offset of a second window of the client, over the part that may change, which comes and goes. */
 #define CHURN_EXTRA	0x2000000L
 
 #define CHURN_BOTH	(SCIF_PROT_READ | SCIF_PROT_WRITE)
 #define CHURN_PLACED	(SCIF_MAP_KERNEL | SCIF_MAP_FIXED)
 
-/* When the server's window is there it sends a byte. Then it answers words. */
+/* The server sends a byte when its window exists. Then it answers words. */
 
 /* main.c */
 
@@ -36,19 +36,21 @@ extern ushort churn_port;
 extern bool churn_forgets;
 extern atomic_t churn_transfers;
 
-/* Whoever runs this is to come to an end: stopped, killed, or unloaded. */
+/*
+ * Returns whether the caller has to end, because it was stopped or killed, or the module is being
+ * unloaded.
+ */
 bool churn_must_stop(void);
 
 /*
- * True if the connection can be used further. An error that nothing here
- * explains is said.
+ * Returns true if the connection can be used further. Logs an error that the test can't explain.
  */
 bool churn_goes_on(long result, const char *what);
 
-/* Between two tries. */
+/* Sleeps between two attempts. */
 void churn_pause(void);
 
-/* A place in a part, and a length that fits. */
+/* An offset in a part, and a length that fits. */
 struct churn_piece {
 	off_t at;
 	size_t len;
@@ -56,7 +58,7 @@ struct churn_piece {
 
 struct churn_piece churn_piece(struct rnd_state *random);
 
-/* Some flags of enum scif_rma. */
+/* Returns random flags of enum scif_rma. */
 int churn_flags(struct rnd_state *random);
 
 /* client.c */
@@ -65,21 +67,21 @@ struct churn_client {
 	struct task_struct *task;
 	struct rnd_state random;
 	scif_epd_t epd;
-	/* The window, and a part that is in none. */
+	/* The window, and memory that is in no window. */
 	u8 *memory;
 	scif_pinned_pages_t pinned;
 	struct scif_range *range;
 	bool has_extra;
 };
 
-/* Where the memory is that has to outlive the module's exit function. */
+/* Size of the memory that has to outlive the module's exit function. */
 #define CHURN_CLIENTS	2
 #define CHURN_MEMORY	(CHURN_SIZE + CHURN_PART)
 
-/* Connects again and again, until it has to stop. */
+/* Connects again and again, until churn_must_stop(). */
 void churn_client(struct churn_client *client, u8 *memory);
 
-/* True if it is connected, with its window; else it is closed. */
+/* Connects, and registers the window. On failure it closes the endpoint, and returns false. */
 bool churn_client_open(struct churn_client *client);
 void churn_client_close(struct churn_client *client);
 

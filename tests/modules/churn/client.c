@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A connection with all there is under way on it, and its end in the middle.
+ * A connection with all kinds of operations in flight, which ends in the middle of them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -10,7 +10,7 @@
 
 #include "churn.h"
 
-/* Transfers that are under way when a connection ends. */
+/* Number of transfers in flight when a connection ends. */
 #define BURST	8
 
 static u32 random_number(struct churn_client *client)
@@ -63,7 +63,7 @@ bool churn_client_open(struct churn_client *client)
 
 void churn_client_close(struct churn_client *client)
 {
-	/* Windows made of them stay. */
+	/* Windows of these pages stay. */
 	if (client->pinned)
 		scif_unpin_pages(client->pinned);
 	if (client->range)
@@ -82,13 +82,13 @@ static long send_word(struct churn_client *client)
 		len = scif_recv(client->epd, &answer, sizeof(answer), SCIF_RECV_BLOCK);
 	if (len < 0)
 		return len;
-	/* What ends it in the middle is an error of the next call. */
+	/* If the connection ends in the middle, the next call returns an error. */
 	if (len == sizeof(answer) && answer != word)
-		pr_err("not ok - another answer: %llx instead of %llx\n", answer, word);
+		pr_err("not ok - the server has answered %llx instead of %llx\n", answer, word);
 	return 0;
 }
 
-/* To the first part of the server, and back to another place. */
+/* Copies to the first part of the server's window, and back to another place. */
 static long there_and_back(struct churn_client *client)
 {
 	struct churn_piece piece = churn_piece(&client->random);
@@ -105,11 +105,12 @@ static long there_and_back(struct churn_client *client)
 		err = scif_vreadfrom(client->epd, back, piece.len, CHURN_WINDOW + piece.at,
 				     churn_flags(&client->random) | SCIF_RMA_SYNC);
 	if (!err && memcmp(from, back, piece.len))
-		pr_err("not ok - other bytes came back, of %zu at %ld\n", piece.len, piece.at);
+		pr_err("not ok - reading back %zu bytes at %ld gives other bytes\n",
+		       piece.len, piece.at);
 	return err;
 }
 
-/* Of which nobody knows when it ends. */
+/* Starts a transfer without waiting for its completion. */
 static long loose_transfer(struct churn_client *client)
 {
 	struct churn_piece piece = churn_piece(&client->random);
@@ -141,7 +142,7 @@ static long fence(struct churn_client *client)
 	return err ? err : scif_fence_wait(client->epd, mark);
 }
 
-/* A window that goes while the server may be using it, and this end is. */
+/* Unregisters a window while this end uses it, and the server may use it. Registers another one. */
 static long change_window(struct churn_client *client)
 {
 	off_t offset;
@@ -154,7 +155,7 @@ static long change_window(struct churn_client *client)
 	offset = scif_register(client->epd, client->memory + CHURN_PART, CHURN_PART, CHURN_EXTRA,
 			       CHURN_BOTH, CHURN_PLACED);
 	client->has_extra = offset >= 0;
-	/* Its place is taken as long as a transfer uses the one that was there. */
+	/* The offset stays in use as long as a transfer uses the old window. */
 	return offset < 0 && offset != -EADDRINUSE ? offset : 0;
 }
 
@@ -168,7 +169,7 @@ static long change_range(struct churn_client *client)
 		return scif_put_pages(range);
 	}
 	err = scif_get_pages(client->epd, CHURN_WINDOW, CHURN_SIZE, &client->range);
-	/* Not with every bridge. */
+	/* Some bridges do not support this. */
 	return err == -EOPNOTSUPP ? 0 : err;
 }
 
@@ -190,7 +191,7 @@ static bool one_step(struct churn_client *client)
 	return churn_goes_on(loose_transfer(client), "a transfer");
 }
 
-/* In the middle of it, when this returns. */
+/* Transfers, and returns with transfers in flight. */
 static void transfer_until_the_end(struct churn_client *client)
 {
 	int i;
@@ -223,7 +224,7 @@ void churn_client(struct churn_client *client, u8 *memory)
 			return;
 		churn_client_close(client);
 	}
-	/* With its endpoint the last transfer is over. */
+	/* The last transfer is complete when its endpoint is closed. */
 	if (!churn_forgets)
 		vfree(memory);
 }

@@ -6,13 +6,12 @@
  *	insmod scif_churn.ko role=client node=1 seed=7	transfers until then
  *	insmod scif_churn.ko role=both			within this node
  *
- * With in_init=1 the process that loads it is the client: init only returns
- * when that is killed, with -EINTR. With forgets=1 the exit function stops the
- * threads, and leaves all open that they have: endpoints with transfers under
- * way, windows, pages that are pinned, a client that is registered.
+ * With in_init=1 the process that loads the module is the client: init returns only when that
+ * process is killed, with -EINTR. With forgets=1 the exit function stops the threads, and leaves
+ * everything open: endpoints with transfers in flight, windows, pinned pages, a registered client.
  *
- * /sys/module/scif_churn/parameters/transfers says how many have ended well.
- * What must not be is a line of the log with "not ok".
+ * /sys/module/scif_churn/parameters/transfers is the number of successful transfers. The test fails
+ * if the log has a line with "not ok".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -34,7 +33,7 @@ MODULE_PARM_DESC(node, "The node of the server; -1, the default, is this one");
 
 static uint seed;
 module_param(seed, uint, 0444);
-MODULE_PARM_DESC(seed, "Another one: other transfers");
+MODULE_PARM_DESC(seed, "Seed of the random transfers");
 
 static bool in_init;
 module_param(in_init, bool, 0444);
@@ -42,21 +41,24 @@ MODULE_PARM_DESC(in_init, "The process that loads the module transfers until it 
 
 ushort churn_port = 3300;
 module_param_named(port, churn_port, ushort, 0444);
-MODULE_PARM_DESC(port, "The port of the server; the next one is listened on, too");
+MODULE_PARM_DESC(port, "The port of the server; a waiting client listens on the next one");
 
 bool churn_forgets;
 module_param_named(forgets, churn_forgets, bool, 0444);
-MODULE_PARM_DESC(forgets, "Leave all open at the end");
+MODULE_PARM_DESC(forgets, "Whether clients leave all open at their end");
 
 atomic_t churn_transfers;
 module_param_named(transfers, churn_transfers.counter, int, 0444);
-MODULE_PARM_DESC(transfers, "How many have ended well");
+MODULE_PARM_DESC(transfers, "Number of successful transfers");
 
 u16 churn_node;
 
 static struct churn_client clients[CHURN_CLIENTS];
 
-/* The module's own: what is forgotten is closed before this is freed. */
+/*
+ * The memory belongs to the module, so that forgotten endpoints are closed before the memory is
+ * freed.
+ */
 static u8 forgotten[CHURN_CLIENTS][CHURN_MEMORY] __aligned(PAGE_SIZE);
 
 bool churn_must_stop(void)
@@ -144,12 +146,12 @@ static int start_clients(void)
 
 static void node_comes(struct scif_peer_dev *spdev)
 {
-	pr_debug("node %u is there\n", spdev->dnode);
+	pr_debug("probe of node %u\n", spdev->dnode);
 }
 
 static void node_goes(struct scif_peer_dev *spdev)
 {
-	pr_debug("node %u has gone\n", spdev->dnode);
+	pr_debug("remove of node %u\n", spdev->dnode);
 }
 
 static struct scif_client bus_client = {
@@ -213,7 +215,7 @@ static void __exit churn_exit(void)
 {
 	bool client = strcmp(role, "server");
 
-	/* In an order that is another one with the next seed. */
+	/* The order depends on the seed. */
 	if (client && !churn_forgets && seed & 1)
 		scif_client_unregister(&bus_client);
 	if (seed & 2)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The other end: a window, answers to words, and transfers of its own.
+ * The server: has a window, answers words, and makes transfers of its own.
  *
  * Each of its threads accepts a connection from the listener that they share,
  * serves it until its end, and accepts the next.
@@ -18,7 +18,7 @@
 static scif_epd_t listener;
 static struct task_struct *threads[SERVER_THREADS];
 
-/* What a word asks for, beside its answer. */
+/* Makes the transfer that a word asks for besides its answer. */
 static long server_transfer(scif_epd_t epd, struct rnd_state *random)
 {
 	struct churn_piece piece = churn_piece(random);
@@ -48,11 +48,11 @@ static void server_serve(scif_epd_t epd, struct rnd_state *random)
 	result = scif_send(epd, &hello, sizeof(hello), SCIF_SEND_BLOCK);
 	while (churn_goes_on(result, "the server's messages") && !churn_must_stop()) {
 		result = scif_recv(epd, &word, sizeof(word), SCIF_RECV_BLOCK);
-		/* The rest of a word does not come any more. */
+		/* If the client has gone, the rest of a word never arrives. */
 		if (result < 0 ? !churn_goes_on(result, "the server's recv") :
 				 result != sizeof(word))
 			return;
-		/* The client may have closed its windows, if it is about to go. */
+		/* A client that is about to end may have closed its windows. */
 		result = server_transfer(epd, random);
 		if (result && result != -ENXIO && !churn_goes_on(result, "the server's transfers"))
 			return;
@@ -83,7 +83,7 @@ static int server_thread(void *data)
 			if (churn_goes_on(offset, "the server's window"))
 				server_serve(epd, &random);
 		}
-		/* Under all that the client has under way, and what this end has. */
+		/* Closes the endpoint under the operations of both ends that are in flight. */
 		scif_close(epd);
 		vfree(memory);
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls that wait, and a transfer that takes its time: each thread makes one
- * call, and at the end its endpoint is closed under it.
+ * Calls that wait, and a transfer that takes long. Each thread makes one call, and at the end its
+ * endpoint is closed under the call.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -12,7 +12,10 @@
 
 #include "churn.h"
 
-/* A thread that is not seen to sleep is in no call, or does not need it. */
+/*
+ * Number of checks whether a thread sleeps. A thread that never seems to sleep is in no call, or
+ * need not be.
+ */
 #define TRIES	1000
 
 struct waiting {
@@ -59,7 +62,10 @@ static struct waiting receiving = { .call = wait_for_bytes };
 static struct waiting polling = { .call = wait_for_event };
 static struct waiting transferring = { .call = wait_for_transfer };
 
-/* The memory of the last one's window is the module's: forgotten or not. */
+/*
+ * Memory of the last window. It belongs to the module, so it is valid even if the window is
+ * forgotten.
+ */
 static u8 memory[CHURN_MEMORY] __aligned(PAGE_SIZE);
 static struct churn_client connection = { .memory = memory };
 
@@ -73,7 +79,7 @@ static int waiting_thread(void *data)
 	return 0;
 }
 
-/* The endpoint is its own from now on, also if this fails. */
+/* Starts a thread. The thread owns the endpoint from now on, also on failure. */
 static int waiting_start(struct waiting *waiting, scif_epd_t epd)
 {
 	struct task_struct *task;
@@ -88,7 +94,10 @@ static int waiting_start(struct waiting *waiting, scif_epd_t epd)
 	return 0;
 }
 
-/* No call must begin when the endpoint is closed: this is in it, or through. */
+/*
+ * Returns whether the thread is in its call, or has returned. No call may begin when the endpoint
+ * is closed.
+ */
 static bool is_in_call(struct waiting *waiting)
 {
 	return completion_done(&waiting->ended) ||
@@ -132,7 +141,7 @@ static int start_listening(void)
 	return err;
 }
 
-/* Without a server, nothing waits for it. */
+/* Starts the calls that need a connection. If there is no server, it does not wait for one. */
 static int start_connected(struct waiting *waiting)
 {
 	struct scif_port_id server = { .node = churn_node, .port = churn_port };

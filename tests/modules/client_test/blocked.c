@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls that wait: ended by closing their endpoint, by a signal, by the end of
- * their thread.
+ * Calls that wait, and that return because their endpoint is closed, because of a signal, or
+ * because their thread is stopped.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -12,12 +12,12 @@
 
 #include "test.h"
 
-/* More than any ring has room for. */
+/* More bytes than any ring has room for. */
 #define TOO_MUCH	(4 << 20)
 
 #define WINDOW_SIZE	(8 << 20)
 
-/* Somebody who waits, on @epd. */
+/* A caller that waits on @epd. */
 struct waiting {
 	scif_epd_t epd;
 	struct scif_port_id to;
@@ -56,7 +56,7 @@ static long wait_in_send(void *data)
 	return scif_send(waiting->epd, waiting->memory, TOO_MUCH, SCIF_SEND_BLOCK);
 }
 
-/* What polls is not told by an error, but by an event. */
+/* A poll reports the close by an event, not by an error. */
 static long wait_in_poll(void *data)
 {
 	struct waiting *waiting = data;
@@ -90,16 +90,19 @@ static long close_in_time(scif_epd_t epd)
 	return worker_end(&worker);
 }
 
-/* One of a call, not of who waits for its end. Which, close does not promise. */
+/*
+ * Returns whether the result is an error of a call, and not of the wait for its end. close does not
+ * promise which error.
+ */
 static bool is_error(long result)
 {
 	if (result < 0 && result != -ETIME)
 		return true;
-	pr_info("a call that was closed has returned %ld\n", result);
+	pr_info("a call on a closed endpoint has returned %ld, and not an error\n", result);
 	return false;
 }
 
-/* Has somebody wait, closes the endpoint, and returns what he was told. */
+/* Starts a caller that waits, closes the endpoint, and returns the result of the call. */
 static long closed_in(long (*wait)(void *), struct waiting *waiting)
 {
 	struct worker worker;
@@ -152,7 +155,8 @@ static void check_closed(void)
 		pair.a = NULL;
 		result = closed_in(wait_in_poll, &waiting);
 		test_returns(1, result, "close ends poll of another thread");
-		test_that(waiting.revents & (POLLHUP | POLLERR), "and that is told of the end");
+		test_that(waiting.revents & (POLLHUP | POLLERR),
+			  "poll by another thread reports the close");
 		test_close_pair(&pair);
 	}
 	if (test_open_pair(&pair)) {
@@ -162,7 +166,7 @@ static void check_closed(void)
 		if (test_ready(waiting.memory, "memory")) {
 			result = closed_in(wait_in_send, &waiting);
 			test_that(result > 0 && result < TOO_MUCH,
-				  "close ends send of another thread, which says how much it has sent");
+				  "close ends send of another thread with a partial count");
 		} else {
 			scif_close(waiting.epd);
 		}
@@ -171,7 +175,7 @@ static void check_closed(void)
 	}
 }
 
-/* One waits for bytes, the other for the first to have them. */
+/* One caller waits for bytes, and a second one for its turn after the first. */
 static void check_two_closed(void)
 {
 	struct waiting waiting = { 0 };
@@ -197,7 +201,7 @@ close:
 	test_close_pair(&pair);
 }
 
-/* Of two that close one endpoint only one has closed it. */
+/* Only one of two concurrent calls of close closes an endpoint. */
 static void check_close_twice(void)
 {
 	scif_epd_t epd = scif_open();
@@ -220,7 +224,7 @@ static void check_close_twice(void)
 	}
 }
 
-/* --- A fence that waits, and is closed --- */
+/* --- A fence that waits, and whose endpoint is closed --- */
 
 struct copying {
 	scif_epd_t epd;
@@ -228,7 +232,10 @@ struct copying {
 	bool stop;
 };
 
-/* One long transfer after the other, by CPU, so that there is always one to wait for. */
+/*
+ * Makes one long transfer after the other by CPU, so that a fence always has a transfer to wait
+ * for.
+ */
 static long copy_on_and_on(void *data)
 {
 	struct copying *copying = data;
@@ -255,8 +262,8 @@ static void *register_fixed(scif_epd_t epd)
 }
 
 /*
- * The other end copies, this end waits for one of these transfers, and is closed.
- * It may be that the transfer has just ended; more can't be promised of it then.
+ * The other end copies. This end waits for one of these transfers, and is closed. The transfer may
+ * have just completed, so both results are right.
  */
 static void check_fence_closed(void)
 {
@@ -282,17 +289,17 @@ static void check_fence_closed(void)
 	result = scif_fence_mark(pair.a, SCIF_FENCE_INIT_PEER, &waiting.mark);
 	if (test_ready(!result, "a mark") &&
 	    test_ready(worker_start(&waiter, wait_in_fence, &waiting), "a thread")) {
-		/* It sleeps, or it has ended. */
+		/* By now the waiter sleeps, or has returned. */
 		worker_await_sleep(&waiter);
 		pair.a = NULL;
-		test_returns(0, close_in_time(waiting.epd), "close while the other end copies");
+		test_returns(0, close_in_time(waiting.epd), "close while the peer copies");
 		result = worker_end(&waiter);
 		test_that(!result || is_error(result), "close ends fence_wait of another thread");
 	}
 	WRITE_ONCE(copying.stop, true);
 	result = worker_end(&copier);
 	test_that(!result || result == -ECONNRESET || result == -ENXIO,
-		  "what the other end copies ends with the connection");
+		  "the peer's copy ends with the connection");
 close:
 	test_close_pair(&pair);
 	vfree(a);
@@ -331,19 +338,19 @@ static void check_signals(void)
 	check_signal(wait_in_poll, &waiting, "a signal ends poll");
 	waiting.epd = epd;
 	check_signal(wait_in_connect, &waiting, "a signal ends connect");
-	/* The news of that takes a moment. */
+	/* The news takes a moment to arrive. */
 	watched.epd = listener;
 	limit = jiffies + msecs_to_jiffies(TEST_LIMIT_MS);
 	while (scif_poll(&watched, 1, 0) && time_before(jiffies, limit))
 		usleep_range(100, 500);
 	test_returns(-EAGAIN, scif_accept(listener, &peer, &new, 0),
 		     "a request that was interrupted is withdrawn");
-	test_returns(-EINVAL, scif_bind(epd, 0), "who was interrupted in connect is bound");
+	test_returns(-EINVAL, scif_bind(epd, 0), "an endpoint interrupted in connect is bound");
 	if (test_ready(worker_start(&worker, wait_in_connect, &waiting), "a thread")) {
 		test_await(listener, POLLIN);
 		test_returns(0, scif_accept(listener, &peer, &new, 0),
-			     "accept of who was interrupted before");
-		test_returns(0, worker_end(&worker), "who was interrupted in connect tries again");
+			     "accept of an endpoint interrupted before");
+		test_returns(0, worker_end(&worker), "an endpoint interrupted in connect retries");
 	}
 	if (new)
 		scif_close(new);
@@ -354,7 +361,8 @@ static void check_signals(void)
 		return;
 	waiting.epd = pair.a;
 	check_signal(wait_in_recv, &waiting, "a signal ends recv");
-	test_returns(1, scif_send(pair.b, "x", 1, SCIF_SEND_BLOCK), "send after that");
+	test_returns(1, scif_send(pair.b, "x", 1, SCIF_SEND_BLOCK),
+		     "send after an interrupted recv");
 	test_returns(1, test_recv_work(pair.a), "an interrupted recv has taken nothing");
 	test_close_pair(&pair);
 }
@@ -365,7 +373,7 @@ struct stopped {
 	scif_epd_t epd;
 	struct task_struct *task;
 	bool running;
-	/* What came of the call that waited, and of one that is made afterwards. */
+	/* Results of the call that waited, and of a call made afterwards. */
 	int first;
 	int second;
 };
@@ -381,7 +389,7 @@ static int stopped_thread(void *data)
 	return 0;
 }
 
-/* In a thread of its own: it waits for the other's end, whatever happens. */
+/* Runs kthread_stop() in a thread of its own, because it waits until the other thread has ended. */
 static long stop_work(void *data)
 {
 	struct stopped *stopped = data;
@@ -414,11 +422,11 @@ static void check_stop(void)
 		goto close;
 	}
 	if (!test_that(worker_await_end(&worker), "kthread_stop ends a thread that waits in recv"))
-		/* It is told so only that the rest can be tested. */
+		/* This only lets the rest of the test go on. */
 		scif_send(pair.b, "xx", 2, SCIF_SEND_BLOCK);
 	worker_end(&worker);
-	test_returns(-EINTR, stopped.first, "kthread_stop interrupts the call that waits");
-	test_returns(-EINTR, stopped.second, "kthread_stop interrupts the calls after that");
+	test_returns(-EINTR, stopped.first, "kthread_stop interrupts the waiting call");
+	test_returns(-EINTR, stopped.second, "kthread_stop interrupts later calls");
 close:
 	test_close_pair(&pair);
 }

@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-/* Privileged, and nobody's. */
+/* A privileged port that no other endpoint has. */
 #define LOW_PORT	1000
 
 static void check_open(void)
@@ -18,11 +18,12 @@ static void check_open(void)
 
 	test_that(a && b && a != b, "open gives an endpoint, each time another");
 	test_returns(0, scif_close(a), "close of an endpoint");
-	test_returns(-EBADF, scif_close(a), "close of an endpoint that is closed");
+	test_returns(-EBADF, scif_close(a), "close of a closed endpoint");
 	test_returns(-EBADF, scif_close(NULL), "close of NULL");
 	test_returns(-EBADF, scif_close(SCIF_OPEN_FAILED), "close of SCIF_OPEN_FAILED");
-	test_returns(-EBADF, scif_close((scif_epd_t)&test_self), "close of what is no endpoint");
-	test_returns(-EBADF, scif_close((scif_epd_t)0x1000), "close of what is no memory");
+	test_returns(-EBADF, scif_close((scif_epd_t)&test_self),
+		     "close of a pointer to no endpoint");
+	test_returns(-EBADF, scif_close((scif_epd_t)0x1000), "close of a pointer to no memory");
 	test_at_least(SCIF_PORT_RSVD, scif_bind(b, 0),
 		      "close of what is none leaves the others alone");
 	scif_close(b);
@@ -37,13 +38,13 @@ static void check_bind(void)
 		goto close;
 	pn = scif_bind(a, 0);
 	test_at_least(SCIF_PORT_RSVD, pn, "bind to any port");
-	test_returns(-EINVAL, scif_bind(a, 0), "bind of an endpoint that is bound");
-	test_returns(-EINVAL, scif_bind(b, pn), "bind to a port that is taken");
+	test_returns(-EINVAL, scif_bind(a, 0), "bind of a bound endpoint");
+	test_returns(-EINVAL, scif_bind(b, pn), "bind to a taken port");
 	test_at_least(SCIF_PORT_RSVD, scif_bind(b, 0),
 		      "bind to any port after one that was taken");
 	scif_close(a);
 	a = scif_open();
-	test_returns(pn, scif_bind(a, pn), "bind to a port that was closed");
+	test_returns(pn, scif_bind(a, pn), "bind to the port of a closed endpoint");
 	scif_close(a);
 	a = scif_open();
 	test_returns(LOW_PORT, scif_bind(a, LOW_PORT), "bind to a low port from a kernel thread");
@@ -66,27 +67,27 @@ static void check_listen(void)
 
 	if (!test_ready(epd, "an endpoint"))
 		return;
-	test_returns(-EINVAL, scif_listen(epd, 1), "listen of an endpoint that is not bound");
+	test_returns(-EINVAL, scif_listen(epd, 1), "listen of an unbound endpoint");
 	test_returns(-EINVAL, scif_accept(epd, &peer, &new, 0), "accept without a port");
 	to.port = scif_bind(epd, 0);
 	test_returns(-EINVAL, scif_accept(epd, &peer, &new, 0), "accept without listen");
 	test_returns(-EINVAL, scif_listen(epd, 0), "listen with a backlog of 0");
 	test_returns(-EINVAL, scif_listen(epd, -1), "listen with a backlog of -1");
 	test_returns(0, scif_listen(epd, INT_MAX), "listen with a huge backlog");
-	test_returns(-EISCONN, scif_listen(epd, 1), "listen of an endpoint that listens");
-	test_returns(-EISCONN, scif_bind(epd, 0), "bind of an endpoint that listens");
-	test_returns(-EOPNOTSUPP, scif_connect(epd, &to), "connect of an endpoint that listens");
-	test_returns(-EAGAIN, scif_accept(epd, &peer, &new, 0), "accept of nothing");
+	test_returns(-EISCONN, scif_listen(epd, 1), "listen of a listener");
+	test_returns(-EISCONN, scif_bind(epd, 0), "bind of a listener");
+	test_returns(-EOPNOTSUPP, scif_connect(epd, &to), "connect of a listener");
+	test_returns(-EAGAIN, scif_accept(epd, &peer, &new, 0), "accept without a request");
 	test_returns(-EINVAL, scif_accept(epd, NULL, &new, 0),
-		     "accept without a place for the peer");
+		     "accept with NULL for the peer");
 	test_returns(-EINVAL, scif_accept(epd, &peer, NULL, 0),
-		     "accept without a place for the endpoint");
-	test_returns(-EINVAL, scif_accept(epd, &peer, &new, 2), "accept with another flag");
-	test_that(!new, "accept that fails stores no endpoint");
+		     "accept with NULL for the endpoint");
+	test_returns(-EINVAL, scif_accept(epd, &peer, &new, 2), "accept with an unknown flag");
+	test_that(!new, "a failed accept stores no endpoint");
 	scif_close(epd);
 }
 
-/* A node that is not there. */
+/* Returns the id of a node that does not exist. */
 static u16 absent_node(void)
 {
 	u16 nodes[64];
@@ -116,13 +117,15 @@ static void check_connect_errors(void)
 	if (!test_ready(epd && fresh, "two endpoints"))
 		goto close;
 	test_returns(-EINVAL, scif_connect(epd, &port_0), "connect to port 0");
-	test_returns(-ENODEV, scif_connect(epd, &nowhere), "connect to a node that is not there");
-	test_returns(-ECONNREFUSED, scif_connect(epd, &silent), "connect to where nobody listens");
+	test_returns(-ENODEV, scif_connect(epd, &nowhere), "connect to an absent node");
+	test_returns(-ECONNREFUSED, scif_connect(epd, &silent),
+		     "connect to a port without a listener");
 	test_returns(-ECONNREFUSED, scif_connect(fresh, &silent),
-		     "connect of a fresh endpoint to where nobody listens");
+		     "connect of a fresh endpoint to a port without a listener");
 	test_returns(-EINVAL, scif_bind(fresh, 0), "after a refusal the endpoint is bound");
-	test_returns(-ECONNREFUSED, scif_connect(epd, &silent), "connect to there once more");
-	test_returns(0, scif_connect(epd, &server), "connect after all these returns 0");
+	test_returns(-ECONNREFUSED, scif_connect(epd, &silent),
+		     "a second connect to a port without a listener");
+	test_returns(0, scif_connect(epd, &server), "connect after failed connects returns 0");
 	test_returns(-EISCONN, scif_connect(epd, &server), "connect of a connected endpoint");
 	test_returns(-EISCONN, scif_bind(epd, 0), "bind of a connected endpoint");
 	test_returns(-EISCONN, scif_listen(epd, 1), "listen of a connected endpoint");
@@ -133,7 +136,10 @@ close:
 		scif_close(fresh);
 }
 
-/* Who is accepted, and that the port lasts as long as somebody has it. */
+/*
+ * Checks the peer of an accepted endpoint, and that its port stays in use as long as any endpoint
+ * has it.
+ */
 static void check_accept(void)
 {
 	struct test_connecting connecting = { .epd = scif_open(), .to.node = test_self };
@@ -149,10 +155,10 @@ static void check_accept(void)
 	if (!test_ready(worker_start(&worker, test_connect_work, &connecting), "a thread"))
 		goto close;
 	test_returns(POLLIN, test_await(listener, POLLIN), "a request makes a listener readable");
-	test_that(!worker_has_ended(&worker), "connect waits until it is accepted");
+	test_that(!worker_has_ended(&worker), "connect waits for accept");
 	test_returns(0, scif_accept(listener, &peer, &accepted, SCIF_ACCEPT_SYNC),
 		     "accept of a request");
-	test_returns(0, worker_end(&worker), "connect that is accepted");
+	test_returns(0, worker_end(&worker), "an accepted connect returns 0");
 	test_returns(own, peer.port, "accept says which port has connected");
 	test_returns(test_self, peer.node, "accept says which node has connected");
 	test_that(accepted && accepted != listener, "accept stores an endpoint");
@@ -168,7 +174,7 @@ static void check_accept(void)
 	scif_close(accepted);
 	accepted = NULL;
 	test_returns(connecting.to.port, scif_bind(listener, connecting.to.port),
-		     "the port is free when the last that has it is closed");
+		     "the port is free after its last endpoint was closed");
 close:
 	if (accepted)
 		scif_close(accepted);
@@ -178,7 +184,7 @@ close:
 		scif_close(connecting.epd);
 }
 
-/* What takes a connection says @wanted without. */
+/* Checks that calls that need a connection return @wanted without one. */
 static void check_every_call(scif_epd_t epd, long wanted, const char *when)
 {
 	void *page = (void *)get_zeroed_page(GFP_KERNEL);
@@ -245,13 +251,13 @@ static void check_states(void)
 		return;
 	scif_close(pair.b);
 	pair.b = NULL;
-	test_that(test_await(pair.a, 0) & POLLHUP, "the end of a connection hangs up");
-	check_every_call(pair.a, -ECONNRESET, "after the other end was closed");
-	test_returns(-EISCONN, scif_bind(pair.a, 0), "bind after the other end was closed");
+	test_that(test_await(pair.a, 0) & POLLHUP, "close of the peer hangs up");
+	check_every_call(pair.a, -ECONNRESET, "after the peer has closed");
+	test_returns(-EISCONN, scif_bind(pair.a, 0), "bind after the peer has closed");
 	test_close_pair(&pair);
 }
 
-/* Two requests, a backlog of one; then nobody listens any more. */
+/* Makes two requests with a backlog of one. Then the listener is closed. */
 static void check_backlog(void)
 {
 	struct test_connecting first = { .epd = scif_open(), .to.node = test_self };
@@ -267,11 +273,11 @@ static void check_backlog(void)
 	test_await(listener, POLLIN);
 	if (test_ready(worker_start(&other, test_connect_work, &second), "a thread"))
 		test_returns(-ECONNREFUSED, worker_end(&other), "a request beyond the backlog");
-	test_that(!worker_has_ended(&worker), "the request in the backlog goes on waiting");
+	test_that(!worker_has_ended(&worker), "the request in the backlog still waits");
 	scif_close(listener);
 	listener = NULL;
-	test_returns(-ECONNREFUSED, worker_end(&worker), "close of a listener refuses who waits");
-	test_returns(-EINVAL, scif_bind(first.epd, 0), "who was refused so is bound");
+	test_returns(-ECONNREFUSED, worker_end(&worker), "close of a listener refuses the waiter");
+	test_returns(-EINVAL, scif_bind(first.epd, 0), "a refused endpoint is bound");
 close:
 	if (listener)
 		scif_close(listener);

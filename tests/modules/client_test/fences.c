@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fences: marks, and words that tell of the end of transfers.
+ * Fences: marks, and words that signal the completion of transfers.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,7 +15,7 @@
 
 #define SIZE	(64L << 10)
 
-/* The same place at both ends, and what can't be written. */
+/* Offset of the window of both ends, and offset of a read-only window. */
 #define WINDOW		0x1000000L
 #define READABLE	0x2000000L
 #define NOWHERE		0x3000000L
@@ -25,7 +25,7 @@
 #define LOCAL	SCIF_SIGNAL_LOCAL
 #define REMOTE	SCIF_SIGNAL_REMOTE
 
-/* Whether the word comes in time. */
+/* Returns whether the word is stored in time. */
 static bool word_comes(const u64 *word, u64 value)
 {
 	unsigned long limit = jiffies + msecs_to_jiffies(TEST_LIMIT_MS);
@@ -46,44 +46,47 @@ static void check_marks(scif_epd_t epd, void *memory)
 	bool ok = true;
 	u64 sum = 0;
 
-	test_returns(0, scif_fence_mark(epd, SELF, &mark), "fence_mark of no transfers");
-	test_at_least(1, mark, "a mark of no transfers is positive");
-	test_returns(0, scif_fence_wait(epd, mark), "fence_wait for no transfers");
-	test_returns(0, scif_fence_mark(epd, PEER, &mark), "fence_mark of none of the other end");
-	test_at_least(1, mark, "a mark of none of the other end is positive");
-	test_returns(0, scif_fence_wait(epd, mark), "fence_wait for none of the other end");
+	test_returns(0, scif_fence_mark(epd, SELF, &mark), "fence_mark without transfers");
+	test_at_least(1, mark, "a mark without transfers is positive");
+	test_returns(0, scif_fence_wait(epd, mark), "fence_wait without transfers");
+	test_returns(0, scif_fence_mark(epd, PEER, &mark),
+		     "fence_mark without transfers of the peer");
+	test_at_least(1, mark, "a mark without transfers of the peer is positive");
+	test_returns(0, scif_fence_wait(epd, mark), "fence_wait without transfers of the peer");
 	for (i = 0; i < ARRAY_SIZE(no_flags); i++)
 		ok &= scif_fence_mark(epd, no_flags[i], &mark) == -EINVAL;
-	test_that(ok, "fence_mark with other flags is EINVAL");
+	test_that(ok, "fence_mark with invalid flags is EINVAL");
 	test_returns(-EINVAL, scif_fence_mark(epd, SELF, NULL),
-		     "fence_mark without a place for it");
+		     "fence_mark with NULL for the mark");
 	ok = true;
 	for (i = 0; i < ARRAY_SIZE(no_marks); i++)
 		ok &= scif_fence_wait(epd, no_marks[i]) == -EINVAL;
-	test_that(ok, "fence_wait for what is no mark is EINVAL");
+	test_that(ok, "fence_wait for an unknown mark is EINVAL");
 
 	test_fill(memory, SIZE, 1);
-	/* One by CPU that need not be in order may be over at once: nothing to mark. */
+	/*
+	 * A transfer by CPU without order may complete at once, so there would be nothing to mark.
+	 */
 	test_returns(0, scif_writeto(epd, WINDOW, SIZE, WINDOW, SCIF_RMA_ORDERED),
 		     "a transfer");
 	test_returns(0, scif_fence_mark(epd, SELF, &mark), "fence_mark of a transfer");
 	test_at_least(1, mark, "a mark is positive");
 	test_returns(0, scif_fence_wait(epd, mark), "fence_wait for a transfer");
 	ask_sum(epd, &sum, ASK_SUM, WINDOW, SIZE);
-	test_that(sum == test_sum(memory, SIZE), "after fence_wait the transfer has ended");
-	test_returns(0, scif_fence_wait(epd, mark), "fence_wait for the same mark again");
+	test_that(sum == test_sum(memory, SIZE), "after fence_wait the transfer is complete");
+	test_returns(0, scif_fence_wait(epd, mark), "a second fence_wait for the same mark");
 
 	ask(epd, ASK_FILL, 0, WINDOW, SIZE, 2);
 	test_returns(0, ask(epd, ASK_WRITETO, 0, WINDOW, SIZE, WINDOW, 0),
-		     "a transfer of the other end");
+		     "a transfer of the peer");
 	test_returns(0, scif_fence_mark(epd, PEER, &other),
-		     "fence_mark of the other end's transfer");
-	test_that(other > 0 && other != mark, "its mark is another");
-	test_returns(0, scif_fence_wait(epd, other), "fence_wait for the other end's transfer");
-	test_that(test_filled(memory, SIZE, 2), "after fence_wait the other end's has ended");
+		     "fence_mark of the peer's transfer");
+	test_that(other > 0 && other != mark, "the mark of the peer's transfer differs");
+	test_returns(0, scif_fence_wait(epd, other), "fence_wait for the peer's transfer");
+	test_that(test_filled(memory, SIZE, 2), "after fence_wait the peer's transfer is complete");
 }
 
-/* A mark of one endpoint says nothing to another, on which nothing was started. */
+/* A mark of one endpoint is invalid for another one that has started no transfers. */
 static void check_foreign_mark(scif_epd_t epd)
 {
 	scif_epd_t other = test_reach_server();
@@ -102,7 +105,7 @@ static void check_signal(scif_epd_t epd, u64 *words, int flags, off_t at, u64 va
 {
 	char line[128];
 
-	/* Of the other end, too. */
+	/* Clears the words of the other end, too. */
 	memset(words, 0, PAGE_SIZE);
 	test_ready(!scif_writeto(epd, WINDOW, PAGE_SIZE, WINDOW, SCIF_RMA_SYNC), "zeros");
 	snprintf(line, sizeof(line), "fence_signal, %s", name);
@@ -116,7 +119,10 @@ static void check_signal(scif_epd_t epd, u64 *words, int flags, off_t at, u64 va
 		snprintf(line, sizeof(line), "fence_signal, %s: the word comes there", name);
 		test_returns(0, ask(epd, ASK_WORD, 0, WINDOW + at, value + 1), line);
 	}
-	/* A word that was asked for has come; a fence more, and one that was not would have. */
+	/*
+	 * The requested words are stored. After a further fence, so would be a word that was not
+	 * requested.
+	 */
 	snprintf(line, sizeof(line), "fence_signal, %s: nothing else comes", name);
 	if (flags & LOCAL)
 		*(u64 *)((u8 *)words + at) = 0;
@@ -146,7 +152,7 @@ static void check_signals(scif_epd_t epd, u64 *words)
 		     "a multiple of 4 only");
 }
 
-/* The word does not come before what it stands for. */
+/* The word is not stored before the transfers that it stands for are complete. */
 static void check_order(scif_epd_t epd, u8 *memory)
 {
 	u64 *word = (u64 *)(memory + SIZE - 8), sum = 0;
@@ -157,18 +163,19 @@ static void check_order(scif_epd_t epd, u8 *memory)
 		     "a transfer before a signal");
 	test_returns(0, scif_fence_signal(epd, 0, 0, WINDOW + SIZE - 8, 77, SELF | REMOTE),
 		     "a signal behind a transfer");
-	test_returns(0, ask(epd, ASK_WORD, 0, WINDOW + SIZE - 8, 77), "the signal comes");
+	test_returns(0, ask(epd, ASK_WORD, 0, WINDOW + SIZE - 8, 77),
+		     "the signal arrives at the peer");
 	ask_sum(epd, &sum, ASK_SUM, WINDOW, SIZE - 8);
-	test_that(sum == test_sum(memory, SIZE - 8), "the transfer has come before the signal");
+	test_that(sum == test_sum(memory, SIZE - 8), "the transfer has arrived before the signal");
 
 	ask(epd, ASK_FILL, 0, WINDOW, SIZE, 4);
 	test_returns(0, ask(epd, ASK_WRITETO, 0, WINDOW, SIZE - 8, WINDOW, 0),
-		     "the other end's transfer before a signal");
+		     "the peer's transfer before a signal");
 	test_returns(0, scif_fence_signal(epd, WINDOW + SIZE - 8, 78, 0, 0, PEER | LOCAL),
-		     "a signal behind the other end's transfer");
-	test_that(word_comes(word, 78), "the signal comes here");
+		     "a signal behind the peer's transfer");
+	test_that(word_comes(word, 78), "the signal arrives in the own window");
 	test_that(test_filled(memory, SIZE - 8, 4),
-		  "the other end's transfer has come before the signal");
+		  "the peer's transfer has arrived before the signal");
 }
 
 static void check_errors(scif_epd_t epd)
@@ -180,11 +187,11 @@ static void check_errors(scif_epd_t epd)
 
 	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		ok &= scif_fence_signal(epd, WINDOW, 1, WINDOW, 1, wrong[i]) == -EINVAL;
-	test_that(ok, "fence_signal with other flags is EINVAL");
+	test_that(ok, "fence_signal with invalid flags is EINVAL");
 	test_returns(-EINVAL, scif_fence_signal(epd, WINDOW + 2, 1, 0, 0, SELF | LOCAL),
-		     "fence_signal here to no multiple of 4");
+		     "local fence_signal to no multiple of 4");
 	test_returns(-EINVAL, scif_fence_signal(epd, 0, 0, WINDOW + 1, 1, SELF | REMOTE),
-		     "fence_signal there to no multiple of 4");
+		     "remote fence_signal to no multiple of 4");
 	test_returns(-EINVAL,
 		     scif_fence_signal(epd, WINDOW + PAGE_SIZE - 4, 1, 0, 0, SELF | LOCAL),
 		     "fence_signal here over the border of pages");
@@ -192,20 +199,20 @@ static void check_errors(scif_epd_t epd)
 		     scif_fence_signal(epd, 0, 0, WINDOW + PAGE_SIZE - 4, 1, PEER | REMOTE),
 		     "fence_signal there over the border of pages");
 	test_returns(-ENXIO, scif_fence_signal(epd, NOWHERE, 1, 0, 0, SELF | LOCAL),
-		     "fence_signal here to where there is no window");
+		     "local fence_signal outside of all windows");
 	test_returns(-ENXIO, scif_fence_signal(epd, 0, 0, NOWHERE, 1, SELF | REMOTE),
-		     "fence_signal there to where there is no window");
+		     "remote fence_signal outside of all windows");
 	test_returns(-ENXIO, scif_fence_signal(epd, NOWHERE, 1, WINDOW, 1, PEER | LOCAL | REMOTE),
-		     "fence_signal behind the other's transfers to where there is no window");
+		     "fence_signal with INIT_PEER outside of all windows");
 	test_returns(-EACCES, scif_fence_signal(epd, READABLE, 1, 0, 0, SELF | LOCAL),
-		     "fence_signal here to a window that can't be written");
+		     "local fence_signal to a read-only window");
 	test_returns(-EACCES, scif_fence_signal(epd, 0, 0, READABLE, 1, SELF | REMOTE),
-		     "fence_signal there to a window that can't be written");
+		     "remote fence_signal to a read-only window");
 	test_returns(-EACCES, scif_fence_signal(epd, 0, 0, READABLE, 1, PEER | REMOTE),
-		     "fence_signal behind the other's transfers to what can't be written");
-	/* A place that was not asked for is not looked at. */
+		     "fence_signal with INIT_PEER to a read-only window");
+	/* The driver does not check an offset that the flags do not use. */
 	test_returns(0, scif_fence_signal(epd, WINDOW, 0, NOWHERE + 1, 0, SELF | LOCAL),
-		     "fence_signal ignores the place that is not meant");
+		     "fence_signal ignores the offset of the other side");
 }
 
 void test_fences(void)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connections to test with, and bytes to send over them.
+ * Connections for the tests, and bytes to send over them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests <linux/scif.h>: what its comments promise, from inside the kernel.
+ * Tests the promises in the comments of <linux/scif.h>, from inside the kernel.
  *
  *	insmod scif_client_test.ko			over loopback
  *	insmod scif_client_test.ko role=server		serves until it is unloaded
  *	insmod scif_client_test.ko role=client node=1	against the server of node 1
  *
- * Each check is a line of the log, "ok - NAME" or "not ok - NAME: WHY", and the
- * last line says how many of each there were. The module is loaded if all have
- * passed.
+ * Each check logs a line, "ok - NAME" or "not ok - NAME: WHY", and the last line has the number of
+ * each. The module stays loaded if all checks have passed.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -28,7 +27,7 @@ MODULE_PARM_DESC(role, "both (the default), server or client");
 
 static ushort port = 3100;
 module_param(port, ushort, 0444);
-MODULE_PARM_DESC(port, "The port of the server; nobody must listen on the next one");
+MODULE_PARM_DESC(port, "The port of the server; the next port must have no listener");
 
 u16 test_node;
 u16 test_self;
@@ -80,7 +79,7 @@ static long run_suite(void *data)
 	return 0;
 }
 
-/* Each in a thread of its own: one that hangs is killed and does not end the others. */
+/* Runs each suite in a thread of its own. A suite that hangs is killed, and the others go on. */
 static void run_suites(void)
 {
 	struct worker worker;
@@ -93,13 +92,13 @@ static void run_suites(void)
 		if (!test_ready(worker_start(&worker, run_suite, (void *)&suites[i].checks),
 				"a thread for the checks"))
 			continue;
-		/* As long as there are verdicts it does not hang. */
+		/* A suite does not hang as long as it makes progress. */
 		do {
 			before = now;
 			worker_await_end(&worker);
 			now = READ_ONCE(passed) + READ_ONCE(failed);
 		} while (!worker_has_ended(&worker) && now != before);
-		snprintf(name, sizeof(name), "the checks of %s come to an end", suites[i].name);
+		snprintf(name, sizeof(name), "the checks of %s end", suites[i].name);
 		test_returns(0, worker_end(&worker), name);
 	}
 }
@@ -113,11 +112,13 @@ static void watchdog_bites(struct work_struct *work)
 {
 	struct watchdog *watchdog = container_of(to_delayed_work(work), struct watchdog, work);
 
-	pr_info("the checks in the process hang: it is killed\n");
+	pr_info("the checks in the process hang: killing the process\n");
 	send_sig(SIGKILL, watchdog->task, 1);
 }
 
-/* The process is this one: what hangs in it can be ended from outside only. */
+/*
+ * Runs the suite of process memory in this process. If it hangs, only an administrator can end it.
+ */
 static void run_in_process(void)
 {
 	struct watchdog watchdog = { .task = current };
@@ -126,7 +127,7 @@ static void run_in_process(void)
 	schedule_delayed_work(&watchdog.work, 2 * msecs_to_jiffies(TEST_LIMIT_MS));
 	test_process();
 	test_that(cancel_delayed_work_sync(&watchdog.work),
-		  "the checks in a process come to an end");
+		  "the checks in a process end");
 	destroy_delayed_work_on_stack(&watchdog.work);
 }
 

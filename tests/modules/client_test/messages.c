@@ -11,10 +11,10 @@
 
 #define MUCH	(1024 * 1024)
 
-/* More than any ring has room for. */
+/* More bytes than any ring has room for. */
 #define TOO_MUCH	(4 * MUCH)
 
-/* No divisor of the size of a ring. */
+/* Not a divisor of a ring's size. */
 #define CHUNK	5000
 
 static void check_arguments(scif_epd_t epd)
@@ -22,23 +22,23 @@ static void check_arguments(scif_epd_t epd)
 	char byte = 0;
 
 	test_returns(0, scif_send(epd, &byte, 0, 0), "send of nothing");
-	test_returns(0, scif_send(epd, &byte, 0, SCIF_SEND_BLOCK), "send of nothing that waits");
+	test_returns(0, scif_send(epd, &byte, 0, SCIF_SEND_BLOCK), "blocking send of no bytes");
 	test_returns(0, scif_recv(epd, &byte, 0, 0), "recv of nothing");
-	test_returns(0, scif_recv(epd, &byte, 0, SCIF_RECV_BLOCK), "recv of nothing that waits");
+	test_returns(0, scif_recv(epd, &byte, 0, SCIF_RECV_BLOCK), "blocking recv of no bytes");
 	test_returns(-EINVAL, scif_send(epd, &byte, -1, 0), "send of less than nothing");
 	test_returns(-EINVAL, scif_send(epd, &byte, INT_MIN, SCIF_SEND_BLOCK),
 		     "send of far less than nothing");
 	test_returns(-EINVAL, scif_recv(epd, &byte, -1, 0), "recv of less than nothing");
 	test_returns(-EINVAL, scif_recv(epd, &byte, INT_MIN, SCIF_RECV_BLOCK),
 		     "recv of far less than nothing");
-	test_returns(-EINVAL, scif_send(epd, &byte, 1, 2), "send with another flag");
+	test_returns(-EINVAL, scif_send(epd, &byte, 1, 2), "send with an unknown flag");
 	test_returns(-EINVAL, scif_send(epd, &byte, 1, SCIF_SEND_BLOCK | 0x100),
-		     "send that waits with another flag");
-	test_returns(-EINVAL, scif_recv(epd, &byte, 1, 2), "recv with another flag");
-	test_returns(0, scif_recv(epd, &byte, 1, 0), "recv of what has not been sent");
+		     "blocking send with an unknown flag");
+	test_returns(-EINVAL, scif_recv(epd, &byte, 1, 2), "recv with an unknown flag");
+	test_returns(0, scif_recv(epd, &byte, 1, 0), "recv without data");
 }
 
-/* Against the server, each in one call. */
+/* Exchanges much data with the server, each in one call. */
 static void check_much(scif_epd_t epd)
 {
 	struct test_answer answer = { 0 };
@@ -64,7 +64,7 @@ static void check_much(scif_epd_t epd)
 		test_returns(sizeof(answer),
 			     scif_recv(epd, &answer, sizeof(answer), SCIF_RECV_BLOCK),
 			     "recv after a megabyte was received");
-		test_returns(MUCH, answer.result, "send of the other end says how much it was");
+		test_returns(MUCH, answer.result, "the peer's send returns the whole length");
 	}
 	vfree(bytes);
 }
@@ -76,26 +76,26 @@ static void check_last_words(scif_epd_t epd)
 	if (!test_ready(test_tell(epd, test_question(ASK_SEND_AND_CLOSE, 0, sizeof(bytes), 3)),
 			"a question"))
 		return;
-	test_that(test_await(epd, 0) & POLLHUP, "who closes hangs up");
-	test_returns(-ECONNRESET, scif_send(epd, bytes, 1, 0), "send to who has closed");
+	test_that(test_await(epd, 0) & POLLHUP, "an endpoint hangs up when the peer closes");
+	test_returns(-ECONNRESET, scif_send(epd, bytes, 1, 0), "send to a closed peer");
 	test_returns(60, scif_recv(epd, bytes, 60, SCIF_RECV_BLOCK),
-		     "what was sent before close can be received");
+		     "bytes sent before close can be received");
 	test_returns(40, scif_recv(epd, bytes + 60, 60, SCIF_RECV_BLOCK),
-		     "recv of more than was sent before close");
-	test_that(test_filled(bytes, sizeof(bytes), 3), "what was sent before close is unchanged");
+		     "recv beyond the bytes sent before close");
+	test_that(test_filled(bytes, sizeof(bytes), 3), "bytes sent before close are unchanged");
 	test_returns(-ECONNRESET, scif_recv(epd, bytes, 1, SCIF_RECV_BLOCK),
-		     "recv after all was received");
+		     "recv after all bytes");
 	test_returns(-ECONNRESET, scif_recv(epd, bytes, 1, 0),
-		     "recv that does not wait after all was received");
+		     "non-blocking recv after all bytes");
 }
 
-/* --- Rings that are full, over loopback --- */
+/* --- Full rings, over loopback --- */
 
 struct moving {
 	scif_epd_t epd;
 	void *bytes;
 	int len;
-	/* Of one call, and of another after it. */
+	/* Results of one call, and of a call after it. */
 	long first;
 	long second;
 };
@@ -125,7 +125,7 @@ static long recv_twice(void *data)
 	return 0;
 }
 
-/* As much as there is room for; how much that was. */
+/* Sends as much as the ring has room for. Returns the number of bytes. */
 static int fill_ring(scif_epd_t epd, void *bytes)
 {
 	int sent, total = 0;
@@ -149,14 +149,14 @@ static void check_full(void *bytes, void *received)
 	test_fill(bytes, TOO_MUCH, 4);
 	room = fill_ring(pair.a, bytes);
 	test_at_least(1, room, "send until there is no room");
-	test_that(room % CHUNK, "send that does not wait sends a part");
+	test_that(room % CHUNK, "non-blocking send sends a part");
 	test_returns(0, scif_send(pair.a, bytes, 1, 0), "send without room returns 0");
 	test_returns(10, scif_recv(pair.b, received, 10, 0), "recv of a part");
 	test_await(pair.a, POLLOUT);
 	test_returns(10, scif_send(pair.a, bytes + room, 20, 0),
-		     "send has as much room as was made");
+		     "send fills exactly the freed room");
 	test_returns(room, scif_recv(pair.b, received + 10, TOO_MUCH - 10, 0),
-		     "recv that does not wait takes what there is");
+		     "non-blocking recv takes all bytes of the ring");
 	test_that(test_filled(received, room + 10, 4), "a full ring keeps all bytes");
 	test_returns(0, scif_recv(pair.b, received, 1, 0), "recv from an empty ring returns 0");
 	test_close_pair(&pair);
@@ -177,27 +177,30 @@ static void check_send_parts(void *bytes, void *received)
 		test_that(!worker_has_ended(&worker), "send waits for room");
 		test_returns(TOO_MUCH, scif_recv(pair.b, received, TOO_MUCH, SCIF_RECV_BLOCK),
 			     "recv of more than a ring holds");
-		test_returns(TOO_MUCH, worker_end(&worker), "send that has waited for room");
-		test_that(test_filled(received, TOO_MUCH, 5), "that arrives unchanged");
+		test_returns(TOO_MUCH, worker_end(&worker),
+			     "send returns after it has waited for room");
+		test_that(test_filled(received, TOO_MUCH, 5),
+			  "bytes sent by a waiting send arrive unchanged");
 	}
 	if (test_ready(worker_start(&worker, send_twice, &moving), "a thread")) {
 		worker_await_sleep(&worker);
 		worker_signal(&worker);
 		test_returns(0, worker_end(&worker), "a signal ends send");
 		test_that(moving.first > 0 && moving.first < TOO_MUCH,
-			  "send that a signal ends says how much was sent");
+			  "an interrupted send returns a partial count");
 		test_returns(-EINTR, moving.second, "the signal is an error of the next send");
 		test_returns(moving.first, scif_recv(pair.b, received, TOO_MUCH, 0),
-			     "just that much was sent");
-		test_that(test_filled(received, moving.first, 5), "and that unchanged");
+			     "exactly the partial count was sent");
+		test_that(test_filled(received, moving.first, 5),
+			  "the bytes of an interrupted send are unchanged");
 	}
 	if (test_ready(worker_start(&worker, send_twice, &moving), "a thread")) {
 		worker_await_sleep(&worker);
 		scif_close(pair.b);
 		pair.b = NULL;
-		test_returns(0, worker_end(&worker), "close of the other end ends send");
+		test_returns(0, worker_end(&worker), "close of the peer ends send");
 		test_that(moving.first > 0 && moving.first < TOO_MUCH,
-			  "send that the other's close ends says how much was sent");
+			  "a send ended by close returns a partial count");
 		test_returns(-ECONNRESET, moving.second, "the close is an error of the next send");
 	}
 	test_close_pair(&pair);
@@ -221,8 +224,9 @@ static void check_recv_parts(void)
 		worker_signal(&worker);
 		test_returns(0, worker_end(&worker), "a signal ends recv that has bytes");
 		test_returns(sizeof(sent), moving.first,
-			     "recv that a signal ends says how much was received");
-		test_that(test_filled(bytes, sizeof(sent), 6), "and has received that");
+			     "an interrupted recv returns a partial count");
+		test_that(test_filled(bytes, sizeof(sent), 6),
+			  "the bytes of an interrupted recv are unchanged");
 		test_returns(-EINTR, moving.second, "the signal is an error of the next recv");
 	}
 	scif_send(pair.a, sent, sizeof(sent), SCIF_SEND_BLOCK);
@@ -230,15 +234,15 @@ static void check_recv_parts(void)
 		worker_await_sleep(&worker);
 		scif_close(pair.a);
 		pair.a = NULL;
-		test_returns(0, worker_end(&worker), "close of the other end ends recv");
+		test_returns(0, worker_end(&worker), "close of the peer ends recv");
 		test_returns(sizeof(sent), moving.first,
-			     "recv that the other's close ends says how much was received");
+			     "a recv ended by close returns a partial count");
 		test_returns(-ECONNRESET, moving.second, "the close is an error of the next recv");
 	}
 	test_close_pair(&pair);
 }
 
-/* Two at one end: nothing is lost, and nothing comes twice. */
+/* Two senders at one end: no bytes are lost, and none arrive twice. */
 static void check_two_senders(void *bytes, void *received)
 {
 	struct moving ones = { .bytes = bytes, .len = MUCH };
@@ -263,12 +267,12 @@ static void check_two_senders(void *bytes, void *received)
 		goto close;
 	}
 	test_returns(2 * MUCH, scif_recv(pair.b, received, 2 * MUCH, SCIF_RECV_BLOCK),
-		     "recv of what two threads send");
-	test_returns(MUCH, worker_end(&one), "one of two threads that send");
-	test_returns(MUCH, worker_end(&two), "the other of two threads that send");
+		     "recv of messages of two threads");
+	test_returns(MUCH, worker_end(&one), "send of the first of two threads");
+	test_returns(MUCH, worker_end(&two), "send of the second of two threads");
 	for (i = 0; i < 2 * MUCH; i++)
 		count += at[i] == 1;
-	test_returns(MUCH, count, "of two threads all bytes arrive");
+	test_returns(MUCH, count, "all bytes of two threads arrive");
 close:
 	test_close_pair(&pair);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which nodes are there, and who hears of them.
+ * The list of nodes, and the clients that are notified of nodes.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,10 +18,11 @@ static void check_ids(void)
 
 	count = scif_get_node_ids(NULL, 0, &self);
 	test_at_least(1, count, "get_node_ids counts this node");
-	test_returns(test_self, self, "get_node_ids says which node this is");
-	test_returns(-EINVAL, scif_get_node_ids(NULL, -1, &self), "get_node_ids of less than none");
+	test_returns(test_self, self, "get_node_ids returns the own node");
+	test_returns(-EINVAL, scif_get_node_ids(NULL, -1, &self),
+		     "get_node_ids with a negative length");
 	test_returns(-EINVAL, scif_get_node_ids(nodes, INT_MIN, NULL),
-		     "get_node_ids of far less than none");
+		     "get_node_ids with the smallest length");
 	memset(nodes, 0xa5, sizeof(nodes));
 	test_returns(count, scif_get_node_ids(nodes, 0, NULL), "get_node_ids without room");
 	test_returns(0xa5a5, nodes[0], "get_node_ids without room stores nothing");
@@ -37,7 +38,7 @@ static void check_ids(void)
 		selves += nodes[i] == self;
 		servers += nodes[i] == test_node;
 	}
-	test_returns(0, touched, "get_node_ids stores no more than there are");
+	test_returns(0, touched, "get_node_ids stores no more ids than nodes");
 	test_returns(1, selves, "get_node_ids has this node once");
 	test_returns(1, servers, "get_node_ids has the server's node once");
 }
@@ -74,7 +75,7 @@ static void client_probe(struct scif_peer_dev *spdev)
 	else
 		heard[heard_count++] = spdev->dnode;
 	mutex_unlock(&heard_lock);
-	/* So that another would come in between. */
+	/* Gives another call time to run at the same moment. */
 	usleep_range(1000, 2000);
 	atomic_dec(&running);
 }
@@ -119,8 +120,8 @@ static void check_client(const char *when)
 	snprintf(name, sizeof(name), "client_register, %s, has told of the server's node", when);
 	test_at_least(0, find_heard(test_node), name);
 	test_that(scif_client_register(&client) < 0,
-		  "a client that is registered is not once more");
-	test_returns(count, probes, "and hears nothing of the attempt");
+		  "a registered client can't be registered again");
+	test_returns(count, probes, "a failed registration calls no function");
 	scif_client_unregister(&client);
 	snprintf(name, sizeof(name), "client_unregister, %s, has told of all nodes", when);
 	test_returns(probes, removes, name);
@@ -133,6 +134,6 @@ void test_nodes(void)
 	check_ids();
 	check_client("first");
 	check_client("again");
-	test_returns(0, unexpected, "a client hears of each node once");
+	test_returns(0, unexpected, "a client is called once for each node");
 	test_returns(0, at_once, "a client's functions are called one after another");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Waiting for endpoints.
+ * Polls of endpoints.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -9,7 +9,7 @@
 
 #include "test.h"
 
-/* More than any ring has room for. */
+/* More bytes than any ring has room for. */
 #define TOO_MUCH	(4 << 20)
 
 struct polling {
@@ -17,7 +17,7 @@ struct polling {
 	unsigned int count;
 };
 
-/* For a worker: for ever. */
+/* Polls in a worker, without a timeout. */
 static long poll_work(void *data)
 {
 	struct polling *polling = data;
@@ -33,9 +33,9 @@ static void check_none(void)
 	struct worker worker;
 
 	test_returns(1, scif_poll(none, 1, TEST_LIMIT_MS), "poll of NULL");
-	test_returns(POLLNVAL, none[0].revents, "poll of NULL tells POLLNVAL");
-	test_returns(0, scif_poll(none, 0, 0), "poll of nothing");
-	test_returns(-EINVAL, scif_poll(none, UINT_MAX, 0), "poll of too many");
+	test_returns(POLLNVAL, none[0].revents, "poll of NULL reports POLLNVAL");
+	test_returns(0, scif_poll(none, 0, 0), "poll of no endpoints");
+	test_returns(-EINVAL, scif_poll(none, UINT_MAX, 0), "poll of too many endpoints");
 	if (test_ready(worker_start(&worker, poll_work, &polling), "a thread"))
 		test_returns(1, worker_end(&worker), "poll of NULL without a limit");
 	if (!test_ready(epd, "an endpoint"))
@@ -43,10 +43,10 @@ static void check_none(void)
 	none[0].epd = epd;
 	none[0].events = 0;
 	test_returns(1, scif_poll(none, 1, 0), "poll of a fresh endpoint");
-	test_returns(POLLERR, none[0].revents, "poll of a fresh endpoint tells POLLERR");
+	test_returns(POLLERR, none[0].revents, "poll of a fresh endpoint reports POLLERR");
 	scif_bind(epd, 0);
 	test_returns(1, scif_poll(none, 1, 0), "poll of a bound endpoint");
-	test_returns(POLLERR, none[0].revents, "poll of a bound endpoint tells POLLERR");
+	test_returns(POLLERR, none[0].revents, "poll of a bound endpoint reports POLLERR");
 	scif_close(epd);
 }
 
@@ -58,18 +58,18 @@ static void check_time(scif_epd_t epd)
 	s64 passed;
 	int i;
 
-	test_returns(0, scif_poll(&watched, 1, 0), "poll that does not wait");
-	test_returns(0, watched.revents, "poll that finds nothing says so");
+	test_returns(0, scif_poll(&watched, 1, 0), "poll with a timeout of 0");
+	test_returns(0, watched.revents, "poll without an event clears revents");
 	for (i = 0; i < ARRAY_SIZE(milliseconds); i++) {
 		before = ktime_get();
 		test_returns(0, scif_poll(&watched, 1, milliseconds[i]),
-			     "poll until the time is over");
+			     "poll until the timeout");
 		passed = ktime_us_delta(ktime_get(), before);
 		test_at_least(milliseconds[i] * 1000, passed, "poll does not end before its time");
-		test_that(passed < TEST_LIMIT_MS * 1000L, "poll ends soon after its time");
+		test_that(passed < TEST_LIMIT_MS * 1000L, "poll ends soon after its timeout");
 	}
 	before = ktime_get();
-	test_returns(0, scif_poll(NULL, 0, 20), "poll of nothing until the time is over");
+	test_returns(0, scif_poll(NULL, 0, 20), "poll of no endpoints until the timeout");
 	test_at_least(20000, ktime_us_delta(ktime_get(), before),
 		      "poll of nothing does not end before its time");
 }
@@ -85,7 +85,7 @@ static void check_events(struct test_pair *pair)
 	test_returns(1, scif_poll(&watched, 1, TEST_LIMIT_MS), "poll of an idle connection");
 	test_returns(POLLOUT, watched.revents, "an idle connection is writable only");
 	watched.events = 0;
-	test_returns(0, scif_poll(&watched, 1, 0), "poll for nothing");
+	test_returns(0, scif_poll(&watched, 1, 0), "poll for no events");
 
 	polling.epds[0].epd = pair->b;
 	polling.epds[0].events = POLLIN;
@@ -94,17 +94,17 @@ static void check_events(struct test_pair *pair)
 		test_that(!worker_has_ended(&worker), "poll waits for bytes");
 		scif_send(pair->a, &byte, 1, SCIF_SEND_BLOCK);
 		test_returns(1, worker_end(&worker), "bytes end poll");
-		test_returns(POLLIN, polling.epds[0].revents, "poll tells of bytes");
+		test_returns(POLLIN, polling.epds[0].revents, "poll reports bytes");
 	}
 	watched.events = POLLIN | POLLOUT;
 	test_returns(1, scif_poll(&watched, 1, 0), "poll of two events counts endpoints");
-	test_returns(POLLIN | POLLOUT, watched.revents, "poll tells of two events");
+	test_returns(POLLIN | POLLOUT, watched.revents, "poll reports two events");
 	watched.events = POLLOUT;
 	scif_poll(&watched, 1, 0);
-	test_returns(POLLOUT, watched.revents, "poll tells of nothing that was not asked");
+	test_returns(POLLOUT, watched.revents, "poll reports only requested events");
 	scif_recv(pair->b, &byte, 1, SCIF_RECV_BLOCK);
 	watched.events = POLLIN;
-	test_returns(0, scif_poll(&watched, 1, 0), "poll after all was received");
+	test_returns(0, scif_poll(&watched, 1, 0), "poll after all bytes were received");
 }
 
 static void check_room(struct test_pair *pair)
@@ -129,7 +129,7 @@ static void check_room(struct test_pair *pair)
 		test_returns(room, scif_recv(pair->b, bytes, room, SCIF_RECV_BLOCK),
 			     "recv of a full ring");
 		test_returns(1, worker_end(&worker), "room ends poll");
-		test_returns(POLLOUT, polling.epds[0].revents, "poll tells of room");
+		test_returns(POLLOUT, polling.epds[0].revents, "poll reports room");
 	}
 	vfree(bytes);
 }
@@ -150,17 +150,17 @@ static void check_several(struct test_pair *pair, struct test_pair *other)
 		return;
 	worker_await_sleep(&worker);
 	scif_send(other->a, &byte, 1, SCIF_SEND_BLOCK);
-	test_returns(1, worker_end(&worker), "one of several ends poll");
+	test_returns(1, worker_end(&worker), "one of several endpoints ends poll");
 	test_that(!polling.epds[0].revents && polling.epds[1].revents == POLLIN &&
-		  !polling.epds[2].revents, "poll tells which of several");
+		  !polling.epds[2].revents, "poll reports which of several endpoints is ready");
 	scif_send(pair->a, &byte, 1, SCIF_SEND_BLOCK);
 	test_await(pair->b, POLLIN);
-	test_returns(2, scif_poll(polling.epds, 3, -1), "poll counts what is ready");
+	test_returns(2, scif_poll(polling.epds, 3, -1), "poll counts ready endpoints");
 	polling.epds[2].epd = NULL;
 	test_returns(3, scif_poll(polling.epds, 3, -1), "poll counts NULL, too");
 	test_that(polling.epds[0].revents == POLLIN && polling.epds[1].revents == POLLIN &&
-		  polling.epds[2].revents == POLLNVAL, "NULL does not disturb the others");
-	/* The same one twice. */
+		  polling.epds[2].revents == POLLNVAL, "NULL does not affect other endpoints");
+	/* Polls the same endpoint twice. */
 	polling.epds[1].epd = pair->b;
 	test_returns(2, scif_poll(polling.epds, 2, 0), "poll of one endpoint twice");
 	scif_recv(pair->b, &byte, 1, SCIF_RECV_BLOCK);
@@ -181,13 +181,13 @@ static void check_end(struct test_pair *pair)
 	scif_send(pair->a, &byte, 1, SCIF_SEND_BLOCK);
 	scif_close(pair->a);
 	pair->a = NULL;
-	test_returns(1, worker_end(&worker), "the end of a connection ends poll");
-	test_returns(POLLHUP, polling.epds[0].revents, "the end is told without asking");
-	test_returns(1, scif_poll(&watched, 1, TEST_LIMIT_MS), "poll after the end");
-	test_returns(POLLIN | POLLHUP, watched.revents, "after the end bytes are left");
+	test_returns(1, worker_end(&worker), "close of the peer ends poll");
+	test_returns(POLLHUP, polling.epds[0].revents, "poll reports the close without a request");
+	test_returns(1, scif_poll(&watched, 1, TEST_LIMIT_MS), "poll after the peer has closed");
+	test_returns(POLLIN | POLLHUP, watched.revents, "bytes are left after the peer has closed");
 	scif_recv(pair->b, &byte, 1, SCIF_RECV_BLOCK);
 	test_returns(1, scif_poll(&watched, 1, TEST_LIMIT_MS), "poll after the last byte");
-	test_returns(POLLHUP, watched.revents, "after the last byte there is the end only");
+	test_returns(POLLHUP, watched.revents, "after the last byte poll reports only the close");
 }
 
 static void check_listener(void)
@@ -208,7 +208,7 @@ static void check_listener(void)
 	worker_await_sleep(&poller);
 	if (test_ready(worker_start(&connector, test_connect_work, &connecting), "a thread")) {
 		test_returns(1, worker_end(&poller), "a request ends poll");
-		test_returns(POLLIN, polling.epds[0].revents, "poll tells of a request");
+		test_returns(POLLIN, polling.epds[0].revents, "poll reports a request");
 		scif_close(listener);
 		listener = NULL;
 		worker_end(&connector);

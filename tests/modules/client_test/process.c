@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of a process: of the one that loads this module.
+ * Windows of the memory of the process that loads this module.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -22,7 +22,7 @@ static unsigned long map_pages(int prot)
 	return IS_ERR_VALUE(at) ? 0 : at;
 }
 
-/* --- In a thread of the kernel, which has no memory of a process --- */
+/* --- In a kernel thread, which has no process memory --- */
 
 struct foreign {
 	scif_epd_t epd;
@@ -56,10 +56,12 @@ static void check_foreign(scif_epd_t epd, void *memory)
 	if (!test_ready(worker_start(&worker, foreign_work, &foreign), "a thread"))
 		return;
 	test_returns(0, worker_end(&worker), "a kernel thread with an address of a process");
-	test_returns(-EFAULT, foreign.registered, "register of it in a kernel thread");
-	test_returns(-EFAULT, foreign.pinned, "pin of it in a kernel thread");
-	test_returns(-EFAULT, foreign.read, "vreadfrom to it in a kernel thread");
-	test_returns(-EFAULT, foreign.written, "vwriteto from it in a kernel thread");
+	test_returns(-EFAULT, foreign.registered,
+		     "register of a process's address in a kernel thread");
+	test_returns(-EFAULT, foreign.pinned, "pin of a process's address in a kernel thread");
+	test_returns(-EFAULT, foreign.read, "vreadfrom to a process's address in a kernel thread");
+	test_returns(-EFAULT, foreign.written,
+		     "vwriteto from a process's address in a kernel thread");
 }
 
 /* --- In the process --- */
@@ -77,12 +79,12 @@ static void check_window(scif_epd_t epd, void *memory, u8 *bytes)
 	offset = scif_register(epd, memory, SIZE, 0, BOTH, 0);
 	test_at_least(0, offset, "register of memory of the process");
 	test_returns(0, ask_sum(epd, &sum, ASK_VREADFROM, SIZE, offset, 0),
-		     "the other end reads memory of the process");
-	test_that(sum == test_sum(bytes, SIZE), "it reads what the process has");
+		     "the peer reads memory of the process");
+	test_that(sum == test_sum(bytes, SIZE), "the peer reads the bytes of the process");
 	test_returns(0, ask(epd, ASK_VWRITETO, 0, SIZE, offset, 0, 2),
-		     "the other end writes memory of the process");
+		     "the peer writes memory of the process");
 	test_that(!copy_from_user(bytes, user, SIZE) && test_filled(bytes, SIZE, 2),
-		  "the process has what it writes");
+		  "the process has the bytes that the peer wrote");
 	test_returns(0, scif_unregister(epd, offset, SIZE), "unregister of memory of the process");
 
 	test_returns(0, scif_pin_pages(memory, SIZE, BOTH, 0, &pinned),
@@ -91,9 +93,9 @@ static void check_window(scif_epd_t epd, void *memory, u8 *bytes)
 	test_at_least(0, offset, "register of pinned memory of the process");
 	test_returns(0, scif_unpin_pages(pinned), "unpin of memory of the process");
 	test_returns(0, ask(epd, ASK_VWRITETO, 0, SIZE, offset, 0, 3),
-		     "the other end writes pinned memory of the process");
+		     "the peer writes pinned memory of the process");
 	test_that(!copy_from_user(bytes, user, SIZE) && test_filled(bytes, SIZE, 3),
-		  "the process has what it writes there");
+		  "the process has the bytes that the peer wrote to pinned memory");
 }
 
 static void check_transfers(scif_epd_t epd, void *memory, u8 *bytes)
@@ -113,12 +115,12 @@ static void check_transfers(scif_epd_t epd, void *memory, u8 *bytes)
 		test_returns(0, scif_vwriteto(epd, memory + 13, len, THEIRS + 7, flags[i]),
 			     "vwriteto from memory of the process");
 		ask_sum(epd, &sum, ASK_SUM, THEIRS + 7, len);
-		test_that(sum == test_sum(bytes, len), "its bytes arrive");
+		test_that(sum == test_sum(bytes, len), "the bytes of the process arrive");
 		ask(epd, ASK_FILL, 0, THEIRS + 7, len, i + 20);
 		test_returns(0, scif_vreadfrom(epd, memory + 13, len, THEIRS + 7, flags[i]),
 			     "vreadfrom to memory of the process");
 		test_that(!copy_from_user(bytes, user + 13, len) && test_filled(bytes, len, i + 20),
-			  "the bytes arrive in it");
+			  "the bytes arrive in memory of the process");
 	}
 }
 
@@ -128,21 +130,21 @@ static void check_refused(scif_epd_t epd, void *readable)
 	off_t offset;
 
 	test_returns(-EFAULT, scif_register(epd, readable, SIZE, 0, BOTH, 0),
-		     "register for writing of what the process can't write");
+		     "register for writing of read-only memory");
 	test_returns(-EFAULT, scif_pin_pages(readable, SIZE, SCIF_PROT_WRITE, 0, &pinned),
-		     "pin for writing of what the process can't write");
+		     "pin for writing of read-only memory");
 	test_returns(-EFAULT, scif_vreadfrom(epd, readable, 8, THEIRS, SCIF_RMA_SYNC),
-		     "vreadfrom to what the process can't write");
+		     "vreadfrom to read-only memory");
 	offset = scif_register(epd, readable, SIZE, 0, SCIF_PROT_READ, 0);
-	test_at_least(0, offset, "register for reading of what the process can't write");
+	test_at_least(0, offset, "register for reading of read-only memory");
 	test_returns(0, scif_vwriteto(epd, readable, 8, THEIRS, SCIF_RMA_SYNC),
-		     "vwriteto from what the process can't write");
-	test_returns(0, scif_unregister(epd, offset, SIZE), "unregister of that");
+		     "vwriteto from read-only memory");
+	test_returns(0, scif_unregister(epd, offset, SIZE), "unregister of read-only memory");
 	vm_munmap((unsigned long)readable, SIZE);
 	test_returns(-EFAULT, scif_register(epd, readable, SIZE, 0, SCIF_PROT_READ, 0),
-		     "register of what is not mapped");
+		     "register of unmapped memory");
 	test_returns(-EFAULT, scif_vwriteto(epd, readable, 8, THEIRS, SCIF_RMA_SYNC),
-		     "vwriteto from what is not mapped");
+		     "vwriteto from unmapped memory");
 }
 
 void test_process(void)

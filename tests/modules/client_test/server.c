@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The other end: registers windows, sends, receives and copies as it is asked.
+ * The server: registers windows, sends, receives and copies on request.
  *
  * Each of its threads accepts a connection from the listener that they share,
  * serves it until its end, and accepts the next.
@@ -18,7 +18,7 @@
 #define SERVER_THREADS	6
 #define SERVER_WINDOWS	32
 
-/* The most that anybody asks for. */
+/* Largest number of bytes that a client asks for. */
 #define SERVER_BYTES	(16 << 20)
 
 struct server_window {
@@ -44,7 +44,7 @@ static u8 *server_at(struct server_connection *connection, off_t offset, size_t 
 {
 	unsigned int i;
 
-	/* The newest first: it may be where one was that is unregistered. */
+	/* Starts with the newest window, which may be at the offset of an unregistered one. */
 	for (i = connection->count; i-- > 0;) {
 		struct server_window *window = &connection->windows[i];
 
@@ -217,7 +217,7 @@ static long server_thread(void *data)
 		return -ENOMEM;
 	while (!READ_ONCE(server_stopping)) {
 		if (scif_accept(server_listener, &peer, &connection->epd, SCIF_ACCEPT_SYNC)) {
-			/* Stopped, that is; or no memory. */
+			/* The server is being stopped, or there is no memory. */
 			msleep_interruptible(100);
 			continue;
 		}
@@ -236,7 +236,7 @@ bool test_server_start(void)
 
 	server_listener = test_open_listener(test_port, SERVER_THREADS, &port);
 	if (!server_listener) {
-		pr_err("no listener on port %u\n", test_port);
+		pr_err("can't listen on port %u\n", test_port);
 		return false;
 	}
 	while (server_count < SERVER_THREADS) {
@@ -266,7 +266,7 @@ void test_server_stop(void)
 	server_listener = NULL;
 }
 
-/* --- The client's side of it --- */
+/* --- The client's side --- */
 
 scif_epd_t test_reach_server(void)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The test of <linux/scif.h> from inside the kernel: verdicts, threads whose
- * calls may wait, and connections to test with.
+ * The test of <linux/scif.h> from inside the kernel: verdicts, threads whose calls may wait, and
+ * connections for the tests.
  *
- * No call that might wait is made without somebody who looks at the time: what
- * hangs is killed, which makes it an error, and is not ok.
+ * Each call that may wait is made in a thread that another one watches. If the call hangs, its
+ * thread is killed, so that the call returns an error and the check fails.
  */
 #ifndef _SCIF_CLIENT_TEST_H
 #define _SCIF_CLIENT_TEST_H
@@ -17,7 +17,7 @@
 #include <linux/scif.h>
 #include <linux/string.h>
 
-/* What has not come by then does not come. */
+/* Limit in milliseconds for an event to occur. */
 #define TEST_LIMIT_MS	30000
 
 extern u16 test_node;	/* where the server is */
@@ -26,7 +26,7 @@ extern u16 test_port;
 
 /* --- Verdicts: main.c --- */
 
-/* Prints a line, counts, and returns @ok. */
+/* Prints a line, counts the verdict, and returns @ok. */
 __printf(5, 6)
 bool test_verdict(bool ok, const char *name, const char *file, int line,
 		  const char *why, ...);
@@ -35,7 +35,7 @@ bool test_verdict(bool ok, const char *name, const char *file, int line,
 	test_verdict(condition, name, kbasename(__FILE__), __LINE__,	\
 		     "expected %s, which came false", #condition)
 
-/* The call must return just this. */
+/* Checks that the call returns exactly this value. */
 #define test_returns(wanted, call, name)				\
 ({									\
 	long wanted_ = (wanted);					\
@@ -55,7 +55,7 @@ bool test_verdict(bool ok, const char *name, const char *file, int line,
 		     wanted_, got_);					\
 })
 
-/* What the checks need themselves. Says nothing if there is nothing to say. */
+/* Checks a condition that later checks need. Prints nothing if the condition holds. */
 #define test_ready(condition, what)					\
 ({									\
 	bool ready_ = (condition);					\
@@ -76,12 +76,12 @@ struct worker {
 	struct completion done;
 };
 
-/* False if there is no thread. */
+/* Starts a thread. Returns false if there is none. */
 bool worker_start(struct worker *worker, long (*work)(void *data), void *data);
 
 /*
- * Waits until it sleeps in a call, or has ended. What a check does next must be
- * right in any case; but this is how it gets to what it is about.
+ * Waits until the thread sleeps in a call, or has ended. The next step of a check must be right in
+ * both cases, but usually the check needs a sleeping thread.
  */
 void worker_await_sleep(struct worker *worker);
 
@@ -89,18 +89,18 @@ void worker_signal(struct worker *worker);
 
 bool worker_has_ended(struct worker *worker);
 
-/* Waits for that, with the limit. */
+/* Waits until the thread ends, with the limit. */
 bool worker_await_end(struct worker *worker);
 
 /*
- * What it has returned. If it does not end by itself in time it is killed, and
- * this is -ETIME: no call returns that.
+ * Returns the result of the thread. If the thread does not end by itself in time, it is killed, and
+ * the result is -ETIME, which no call returns.
  */
 long worker_end(struct worker *worker);
 
 /* --- Connections: link.c --- */
 
-/* Both ends in one hand, over loopback: @a has connected, @b was accepted. */
+/* Both ends of a loopback connection: @a has connected, @b was accepted. */
 struct test_pair {
 	scif_epd_t a;
 	scif_epd_t b;
@@ -110,12 +110,12 @@ scif_epd_t test_open_listener(u16 port, int backlog, u16 *bound);
 bool test_open_pair(struct test_pair *pair);
 void test_close_pair(struct test_pair *pair);
 
-/* Waits for one of @events on one endpoint. What has come, 0 if nothing has. */
+/* Waits for one of @events on one endpoint. Returns the events that have occurred, or 0. */
 int test_await(scif_epd_t epd, int events);
 
 /*
- * Whether a ring that was full has become larger by itself, which takes a moment
- * that is much shorter than what is waited here.
+ * Returns whether a ring that was full has grown by itself. Growing takes much less time than this
+ * function waits.
  */
 bool test_has_grown(scif_epd_t epd);
 
@@ -124,19 +124,19 @@ struct test_connecting {
 	struct scif_port_id to;
 };
 
-/* For a worker, with a struct test_connecting. */
+/* Connects in a worker. The argument is a struct test_connecting. */
 long test_connect_work(void *data);
 
-/* For a worker: unlike test_await() for ever. */
+/* Receives in a worker, which waits without a limit, unlike test_await(). */
 long test_recv_work(void *data);
 
-/* --- Bytes that can be told from others: link.c --- */
+/* --- Distinguishable bytes: link.c --- */
 
 void test_fill(void *bytes, size_t len, u32 seed);
 bool test_filled(const void *bytes, size_t len, u32 seed);
 u64 test_sum(const void *bytes, size_t len);
 
-/* --- The server, and what it can be asked: server.c --- */
+/* --- The server, and its requests: server.c --- */
 
 enum test_request {
 	/* args: length, offset, protection, seed; flags: of scif_register() */
@@ -179,13 +179,13 @@ struct test_answer {
 bool test_server_start(void);
 void test_server_stop(void);
 
-/* A connection to it, or NULL, which is not ok. */
+/* Connects to the server. Returns NULL on failure, which is a failed check. */
 scif_epd_t test_reach_server(void);
 
-/* Without waiting for the answer. */
+/* Sends a request without waiting for the answer. */
 bool test_tell(scif_epd_t epd, const struct test_question *question);
 
-/* The answer's result; -ETIME if there is none. */
+/* Sends a request, and returns the result of the answer, or -ETIME if there is none. */
 s64 test_ask(scif_epd_t epd, const struct test_question *question, u64 *sum);
 
 #define test_question(what, how, ...)					\
@@ -209,7 +209,7 @@ void test_transfers(void);
 void test_fences(void);
 void test_pages(void);
 void test_nodes(void);
-/* In the process that loads the module; the others are in a thread. */
+/* Runs in the process that loads the module. The other suites run in threads. */
 void test_process(void);
 
 #endif /* _SCIF_CLIENT_TEST_H */

@@ -15,16 +15,16 @@
 
 #define SIZE	(256L << 10)
 
-/* Windows of the other end: two that follow each other, and two that allow less. */
+/* Offsets of windows of the other end: two adjacent ones, and two with fewer rights. */
 #define THEIRS		0x1000000L
 #define READABLE	0x3000000L
 #define WRITABLE	0x4000000L
 #define NOWHERE		0x5000000L
 
-/* The window of this end. */
+/* Offset of this end's window. */
 #define OURS		0x6000000L
 
-/* What must not be touched is this. */
+/* Content of bytes that a transfer must not change. */
 #define GUARD		0xa5
 
 static const struct {
@@ -42,7 +42,7 @@ static const struct {
 	{ "USECACHE", SCIF_RMA_USECACHE },
 };
 
-/* The result of a transfer that has ended. */
+/* Waits for a transfer, and returns its result. */
 static long ended(scif_epd_t epd, int flags, long err)
 {
 	int mark;
@@ -58,7 +58,7 @@ static bool is_guard(const u8 *bytes, size_t len)
 	return !memchr_inv(bytes, GUARD, len);
 }
 
-/* Of bytes that are @at in a piece of memory: these, and none beside them. */
+/* Checks copies of @len bytes at offset @at of memory: these bytes change, and no others. */
 static void check_memory(scif_epd_t epd, u8 *memory, size_t at, size_t len, off_t remote,
 			 const char *where, int kind)
 {
@@ -110,7 +110,7 @@ static void check_windows(scif_epd_t epd, u8 *ours, int kind)
 		  is_guard(ours + at + len, SIZE - at - len), name);
 }
 
-/* All sizes from @len on below @end, with flags that change, and at places that do. */
+/* Copies all sizes from @len on below @end, with changing flags and offsets. */
 static void check_sizes(scif_epd_t epd, size_t len, size_t end, u8 *from, u8 *to)
 {
 	size_t at, first = len, wrong = 0;
@@ -152,27 +152,27 @@ static void check_errors(scif_epd_t epd, u8 *memory)
 		      scif_writeto(epd, OURS, 8, THEIRS, wrong[i]) == -EINVAL &&
 		      scif_vreadfrom(epd, memory, 8, THEIRS, wrong[i]) == -EINVAL &&
 		      scif_vwriteto(epd, memory, 8, THEIRS, wrong[i]) == -EINVAL;
-	test_that(ok, "transfers with other flags are EINVAL");
+	test_that(ok, "transfers with invalid flags are EINVAL");
 	test_returns(-EINVAL, scif_readfrom(epd, OURS, 0, THEIRS, 0), "readfrom of nothing");
 	test_returns(-EINVAL, scif_writeto(epd, OURS, 0, THEIRS, 0), "writeto of nothing");
 	test_returns(-EINVAL, scif_vreadfrom(epd, memory, 0, THEIRS, 0), "vreadfrom of nothing");
 	test_returns(-EINVAL, scif_vwriteto(epd, memory, 0, THEIRS, 0), "vwriteto of nothing");
 
 	test_returns(-ENXIO, scif_vreadfrom(epd, memory, 8, NOWHERE, 0),
-		     "vreadfrom of where there is no window");
-	test_returns(-ENXIO, scif_vwriteto(epd, memory, 8, -8, 0), "vwriteto to a negative place");
+		     "vreadfrom outside of all windows");
+	test_returns(-ENXIO, scif_vwriteto(epd, memory, 8, -8, 0), "vwriteto to a negative offset");
 	test_returns(-ENXIO, scif_vreadfrom(epd, memory, 9, THEIRS + 2 * SIZE - 8, 0),
 		     "vreadfrom of a byte beyond a window");
 	test_returns(-ENXIO, scif_vreadfrom(epd, memory, 9, THEIRS - 8, 0),
 		     "vreadfrom of bytes before a window");
 	test_returns(-ENXIO, scif_vwriteto(epd, memory, 8, LONG_MAX - 3, 0),
-		     "vwriteto to the end of all places");
+		     "vwriteto to the largest offsets");
 	test_returns(-ENXIO, scif_readfrom(epd, NOWHERE, 8, THEIRS, 0),
-		     "readfrom to where this end has no window");
+		     "readfrom to an offset outside of the own windows");
 	test_returns(-ENXIO, scif_writeto(epd, OURS + SIZE - 8, 9, THEIRS, 0),
-		     "writeto of a byte beyond a window of this end");
+		     "writeto of a byte beyond an own window");
 	test_returns(-ENXIO, scif_writeto(epd, -1, 8, THEIRS, 0),
-		     "writeto from a negative place of this end");
+		     "writeto from a negative own offset");
 
 	test_returns(-EACCES, scif_vwriteto(epd, memory, 8, READABLE, 0),
 		     "vwriteto to a window that can't be written");
@@ -188,7 +188,7 @@ static void check_errors(scif_epd_t epd, u8 *memory)
 		     "vwriteto to a window that can be written");
 }
 
-/* Over the border of two windows, and up to the last byte. */
+/* Copies across the border of two windows, and up to the last byte. */
 static void check_span(scif_epd_t epd, u8 *memory)
 {
 	u64 sum = 0;
@@ -199,7 +199,7 @@ static void check_span(scif_epd_t epd, u8 *memory)
 	memset(memory, 0, 10000);
 	test_returns(0, scif_vreadfrom(epd, memory, 10000, THEIRS + SIZE - 5001, SCIF_RMA_SYNC),
 		     "vreadfrom over the border of two windows");
-	test_that(test_filled(memory, 10000, 100), "it is the same bytes");
+	test_that(test_filled(memory, 10000, 100), "both copies have the same bytes");
 	ask_sum(epd, &sum, ASK_SUM, THEIRS + SIZE, 10000 - 5001);
 	test_that(sum == test_sum(memory + 5001, 10000 - 5001), "the second window has its part");
 	test_returns(0, scif_vwriteto(epd, memory, 100, THEIRS + 2 * SIZE - 100, SCIF_RMA_SYNC),
@@ -208,7 +208,9 @@ static void check_span(scif_epd_t epd, u8 *memory)
 		     "vwriteto of the first byte");
 }
 
-/* More than a thread would do at a time: nothing is lost, and the last fence knows of all. */
+/*
+ * Starts more transfers than a thread usually does. No data is lost, and the last fence covers all.
+ */
 static void check_many(scif_epd_t epd, u8 *memory)
 {
 	u64 sum = 0;
@@ -219,9 +221,9 @@ static void check_many(scif_epd_t epd, u8 *memory)
 	for (i = 0; i < SIZE / 512 && !err; i++)
 		err = scif_vwriteto(epd, memory + i * 512, 512, THEIRS + i * 512, 0);
 	test_returns(0, err, "512 transfers one after another");
-	test_returns(0, ended(epd, 0, 0), "one fence for all of them");
+	test_returns(0, ended(epd, 0, 0), "one fence for all transfers");
 	ask_sum(epd, &sum, ASK_SUM, THEIRS, SIZE);
-	test_that(sum == test_sum(memory, SIZE), "after the fence all of them have ended");
+	test_that(sum == test_sum(memory, SIZE), "after the fence all transfers are complete");
 }
 
 static void check_other_end(scif_epd_t epd, u8 *ours)
@@ -231,14 +233,14 @@ static void check_other_end(scif_epd_t epd, u8 *ours)
 	ask(epd, ASK_FILL, 0, THEIRS, 5000, 102);
 	memset(ours, GUARD, SIZE);
 	test_returns(0, ask(epd, ASK_WRITETO, 0, THEIRS, 5000, OURS + 33, SCIF_RMA_SYNC),
-		     "the other end's writeto");
+		     "writeto of the peer");
 	test_that(test_filled(ours + 33, 5000, 102) && is_guard(ours, 33) &&
-		  is_guard(ours + 5033, SIZE - 5033), "the other end's bytes arrive here");
+		  is_guard(ours + 5033, SIZE - 5033), "the bytes of the peer's writeto arrive");
 	test_fill(ours + 71, 6000, 103);
 	test_returns(0, ask(epd, ASK_READFROM, 0, THEIRS, 6000, OURS + 71, SCIF_RMA_SYNC),
-		     "the other end's readfrom");
+		     "readfrom of the peer");
 	ask_sum(epd, &sum, ASK_SUM, THEIRS, 6000);
-	test_that(sum == test_sum(ours + 71, 6000), "the other end has what was here");
+	test_that(sum == test_sum(ours + 71, 6000), "the peer's readfrom has the right bytes");
 }
 
 static bool make_windows(scif_epd_t epd, void *ours)

@@ -13,10 +13,10 @@
 #define BOTH	(SCIF_PROT_READ | SCIF_PROT_WRITE)
 #define PLACED	(SCIF_MAP_KERNEL | SCIF_MAP_FIXED)
 
-/* Where nothing is put that has no place of its own. */
+/* An offset below those that the driver chooses. */
 #define PLACE	0x100000L
 
-/* The server reads them, and writes them. */
+/* Lets the server read and write a window of this kind of memory. */
 static void check_kind(scif_epd_t epd, void *memory, size_t len, const char *kind)
 {
 	char name[96];
@@ -32,17 +32,17 @@ static void check_kind(scif_epd_t epd, void *memory, size_t len, const char *kin
 		return;
 	snprintf(name, sizeof(name), "memory of %s: the offset is one of a page", kind);
 	test_returns(0, offset % PAGE_SIZE, name);
-	snprintf(name, sizeof(name), "memory of %s is read by the other end", kind);
+	snprintf(name, sizeof(name), "the peer reads memory of %s", kind);
 	test_returns(0, ask_sum(epd, &sum, ASK_VREADFROM, len, offset, 0), name);
-	snprintf(name, sizeof(name), "memory of %s is what the other end reads", kind);
+	snprintf(name, sizeof(name), "the peer reads the right bytes of memory of %s", kind);
 	test_that(sum == test_sum(memory, len), name);
-	snprintf(name, sizeof(name), "memory of %s is written by the other end", kind);
+	snprintf(name, sizeof(name), "the peer writes memory of %s", kind);
 	test_returns(0, ask(epd, ASK_VWRITETO, 0, len, offset, 0, 8), name);
-	snprintf(name, sizeof(name), "memory of %s is what the other end writes", kind);
+	snprintf(name, sizeof(name), "memory of %s has the bytes that the peer wrote", kind);
 	test_that(test_filled(memory, len, 8), name);
 	snprintf(name, sizeof(name), "memory of %s is unregistered", kind);
 	test_returns(0, scif_unregister(epd, offset, len), name);
-	snprintf(name, sizeof(name), "memory of %s is out of reach then", kind);
+	snprintf(name, sizeof(name), "memory of %s is out of reach after unregister", kind);
 	test_returns(-ENXIO, ask(epd, ASK_VREADFROM, 0, len, offset, 0), name);
 }
 
@@ -57,7 +57,7 @@ static void check_kinds(scif_epd_t epd)
 	check_kind(epd, slab, 2 * PAGE_SIZE, "kmalloc");
 	check_kind(epd, large, 16 * PAGE_SIZE, "kmalloc, large");
 	check_kind(epd, mapped, 5 * PAGE_SIZE, "vmalloc");
-	/* Not from its beginning. */
+	/* The window does not begin at the start of the mapping. */
 	if (mapped)
 		check_kind(epd, mapped + PAGE_SIZE, 3 * PAGE_SIZE, "vmalloc, the middle");
 	free_pages((unsigned long)pages, 2);
@@ -104,25 +104,25 @@ static void check_arguments(scif_epd_t epd, void *memory)
 					    SCIF_MAP_KERNEL),
 		     "register of a process's address as one of the kernel");
 	test_returns(-EINVAL, scif_register(epd, memory, PAGE_SIZE, 0, BOTH, 0),
-		     "register of a kernel's address as one of a process");
+		     "register of a kernel address without SCIF_MAP_KERNEL");
 }
 
 static void check_places(scif_epd_t epd, void *memory)
 {
 	off_t hinted;
 
-	test_returns(PLACE, place(epd, memory, 2, PLACE), "register at a place");
+	test_returns(PLACE, place(epd, memory, 2, PLACE), "register at an offset");
 	test_returns(-EADDRINUSE, place(epd, memory, 2, PLACE),
-		     "register at a place that is taken");
+		     "register at a taken offset");
 	test_returns(-EADDRINUSE, place(epd, memory, 1, PLACE + PAGE_SIZE),
-		     "register at a place of which the end is taken");
+		     "register at an offset whose end is taken");
 	test_returns(-EADDRINUSE, place(epd, memory, 2, PLACE - PAGE_SIZE),
-		     "register at a place of which the beginning is taken");
+		     "register at an offset whose beginning is taken");
 	hinted = scif_register(epd, memory, PAGE_SIZE, PLACE, BOTH, SCIF_MAP_KERNEL);
 	test_that(hinted >= 0 && (hinted < PLACE || hinted >= PLACE + 2 * PAGE_SIZE),
-		  "register near a place that is taken goes elsewhere");
+		  "register with a taken hint gets another offset");
 	test_returns(0, scif_unregister(epd, hinted, PAGE_SIZE),
-		     "unregister of what went elsewhere");
+		     "unregister of the window with another offset");
 
 	test_returns(-EINVAL, scif_unregister(epd, PLACE, PAGE_SIZE),
 		     "unregister that would cut the end of a window");
@@ -130,21 +130,21 @@ static void check_places(scif_epd_t epd, void *memory)
 		     "unregister that would cut the beginning of a window");
 	test_returns(-EINVAL, scif_unregister(epd, PLACE, 0), "unregister of nothing");
 	test_returns(-EINVAL, scif_unregister(epd, -PAGE_SIZE, PAGE_SIZE),
-		     "unregister of a negative place");
+		     "unregister of a negative offset");
 	test_returns(-ENXIO, scif_unregister(epd, PLACE + 4 * PAGE_SIZE, PAGE_SIZE),
-		     "unregister of where there is no window");
+		     "unregister outside of all windows");
 	test_returns(0, ask(epd, ASK_VREADFROM, 0, 2 * PAGE_SIZE, PLACE, 0),
-		     "unregister that fails has changed nothing");
+		     "a failed unregister leaves the window");
 	test_returns(PLACE + 2 * PAGE_SIZE, place(epd, memory, 1, PLACE + 2 * PAGE_SIZE),
 		     "register next to a window");
 	test_returns(-EINVAL, scif_unregister(epd, PLACE + PAGE_SIZE, 2 * PAGE_SIZE),
 		     "unregister that would cut one of two windows");
 	test_returns(0, ask(epd, ASK_VREADFROM, 0, 3 * PAGE_SIZE, PLACE, 0),
-		     "it has left both of them");
+		     "a failed unregister leaves both windows");
 	test_returns(0, scif_unregister(epd, PLACE - PAGE_SIZE, 5 * PAGE_SIZE),
 		     "unregister of all windows in a larger range");
 	test_returns(-ENXIO, scif_unregister(epd, PLACE - PAGE_SIZE, 5 * PAGE_SIZE),
-		     "unregister of them once more");
+		     "a second unregister of all windows");
 }
 
 static void check_protection(scif_epd_t epd, void *memory)
@@ -158,24 +158,26 @@ static void check_protection(scif_epd_t epd, void *memory)
 	test_that(readable >= 0 && writable >= 0 && readable != writable && theirs >= 0,
 		  "the same memory in two windows");
 	*byte = 0;
-	test_returns(0, ask(epd, ASK_VREADFROM, 0, 100, readable, 0), "the other end reads");
+	test_returns(0, ask(epd, ASK_VREADFROM, 0, 100, readable, 0),
+		     "the peer reads a readable window");
 	test_returns(-EACCES, ask(epd, ASK_VWRITETO, 0, 100, readable, 0, 1),
-		     "the other end writes where it may read only");
-	test_returns(0, *byte, "and has not written");
-	test_returns(0, ask(epd, ASK_VWRITETO, 0, 100, writable, 0, 1), "the other end writes");
+		     "the peer writes a read-only window");
+	test_returns(0, *byte, "a failed write of the peer changes no byte");
+	test_returns(0, ask(epd, ASK_VWRITETO, 0, 100, writable, 0, 1),
+		     "the peer writes a writable window");
 	test_returns(-EACCES, ask(epd, ASK_VREADFROM, 0, 100, writable, 0),
-		     "the other end reads where it may write only");
+		     "the peer reads a write-only window");
 	test_returns(-EACCES, scif_readfrom(epd, readable, 100, theirs, 0),
-		     "readfrom to a window of this end that can't be written");
+		     "readfrom to an own read-only window");
 	test_returns(-EACCES, scif_writeto(epd, writable, 100, theirs, 0),
-		     "writeto from a window of this end that can't be read");
+		     "writeto from an own write-only window");
 	test_returns(0, scif_readfrom(epd, writable, 100, theirs, SCIF_RMA_SYNC),
-		     "readfrom to a window of this end that can be written");
+		     "readfrom to an own writable window");
 	test_returns(0, scif_writeto(epd, readable, 100, theirs, SCIF_RMA_SYNC),
-		     "writeto from a window of this end that can be read");
+		     "writeto from an own readable window");
 }
 
-/* "When it has returned", close says, the memory is whose it was. */
+/* When close has returned, the memory belongs to its owner alone, as the documentation promises. */
 static void check_close(void *memory)
 {
 	scif_epd_t epd = test_reach_server();
@@ -183,7 +185,8 @@ static void check_close(void *memory)
 	if (!epd)
 		return;
 	test_returns(PLACE, place(epd, memory, 2, PLACE), "register before close");
-	test_returns(0, ask(epd, ASK_VREADFROM, 0, PAGE_SIZE, PLACE, 0), "its use before close");
+	test_returns(0, ask(epd, ASK_VREADFROM, 0, PAGE_SIZE, PLACE, 0),
+		     "use of a window before close");
 	test_returns(0, scif_close(epd), "close with a window");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Threads that make one call or a few, and are waited for with a limit.
+ * Threads that make a few calls, and for which the tests wait with a limit.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,7 +15,7 @@ static int worker_main(void *data)
 	struct worker *worker = data;
 
 	allow_kernel_signal(SIGTERM);
-	/* Ends what no other signal does. */
+	/* SIGKILL ends calls that no other signal ends. */
 	allow_kernel_signal(SIGKILL);
 	worker->result = worker->work(worker->data);
 	complete_all(&worker->done);
@@ -74,14 +74,15 @@ long worker_end(struct worker *worker)
 	send_sig(SIGKILL, worker->task, 1);
 	if (worker_await_end(worker))
 		goto reap;
-	/* Its code and its stack can't be taken away from it. */
+	/* The module can't free the code and the stack of a thread that still runs. */
 	test_verdict(false, "a thread that hangs can be killed",
 		     kbasename(__FILE__), __LINE__, "expected its end, came nothing");
-	pr_err("%d hangs for good, and this module with it\n", task_pid_nr(worker->task));
+	pr_err("thread %d hangs for good: this module waits for it for ever\n",
+	       task_pid_nr(worker->task));
 	while (!worker_await_end(worker))
 		;
 reap:
-	/* Until it has left the code of this module. */
+	/* Waits until the thread has left the code of this module. */
 	kthread_stop_put(worker->task);
 	return result;
 }

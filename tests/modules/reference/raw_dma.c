@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a DMA engine can do: memcpy between pages of this node and an address
- * on the bus, such as one in the aperture of a bridge, by nothing but the
- * kernel's dmaengine.
+ * The performance of a DMA engine: memcpy between pages of this node and an address on the bus,
+ * such as one in the aperture of a bridge, by the kernel's dmaengine alone.
  *
  *	insmod raw_dma.ko address=0x... length=0x...
  *	echo "write 65536 8 1000" >/sys/kernel/debug/raw_dma/run
  *	cat /sys/kernel/debug/raw_dma/run
  *
- * copies 65536 bytes a thousand times, eight copies in flight, to that address
- * ("read": from there), and says how long it took. A number behind these is the
- * most that one descriptor copies, as if memory were scattered. An interrupt comes for half
- * of what is in flight, so that the other half goes on meanwhile. It takes a
- * channel for itself, one that nobody else has.
+ * copies 65536 bytes a thousand times to that address ("read": from there), with eight copies in
+ * flight, and prints the time. A further number limits the bytes of one descriptor, as if memory
+ * were scattered. The engine interrupts once for each half of the copies in flight, so that the
+ * other half goes on meanwhile. The module takes a channel that has no other user.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -27,7 +25,7 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
-/* The local memory consists of pieces, each contiguous. */
+/* The local memory consists of pieces, each of which is contiguous. */
 #define PIECE_ORDER	get_order(SZ_4M)
 #define PIECES		16
 #define LARGEST		((u64)SZ_4M * PIECES)
@@ -39,13 +37,13 @@
 
 static ulong address;
 module_param(address, ulong, 0444);
-MODULE_PARM_DESC(address, "Where on the bus to copy to and from");
+MODULE_PARM_DESC(address, "Bus address to copy to and from");
 
 static ulong length;
 module_param(length, ulong, 0444);
-MODULE_PARM_DESC(length, "How many bytes there are");
+MODULE_PARM_DESC(length, "Number of bytes at that address");
 
-/* Copies of which the last one interrupts. */
+/* A group of copies, of which the last one interrupts. */
 struct group {
 	struct completion done;
 	int error;
@@ -57,7 +55,7 @@ static void *pieces[PIECES];
 static dma_addr_t local[PIECES];
 static struct dentry *folder;
 
-/* Of the last run, and against two at a time. */
+/* The samples of the last run, and a lock that keeps out a second one. */
 static DEFINE_MUTEX(run_lock);
 static struct group groups[MAX_GROUPS];
 static u64 last_bytes, last_ns;
@@ -76,7 +74,7 @@ static void group_done(void *context, const struct dmaengine_result *result)
 	complete(&group->done);
 }
 
-/* Nothing may sleep from the preparation to the submission: plx_dma has a lock meanwhile. */
+/* Must not sleep between the preparation and the submission, as plx_dma holds a lock meanwhile. */
 static int copy_piece(bool write, u64 offset, u64 at, size_t size, struct group *last)
 {
 	struct dma_async_tx_descriptor *copy;
@@ -94,7 +92,7 @@ static int copy_piece(bool write, u64 offset, u64 at, size_t size, struct group 
 	return dma_submit_error(dmaengine_submit(copy));
 }
 
-/* Copies go to places in turn, as many as are in flight and as there is room for. */
+/* Submits one copy, in pieces that do not cross a 4 MiB boundary. `last` completes with it. */
 static int copy_once(bool write, u32 size, u32 most, u64 place, struct group *last)
 {
 	u64 start = place, done = 0;
@@ -148,7 +146,7 @@ static int run(bool write, u32 size, u32 depth, u32 count, u32 most)
 		err = await(&groups[waited++ % in_flight]);
 	last_ns = ktime_get_ns() - started;
 	last_bytes = (u64)size * count;
-	/* Those that are under way would complete what is used again. */
+	/* Copies that are in flight would complete a group that is reused. */
 	if (err)
 		dmaengine_synchronize(channel);
 	return err;
@@ -170,7 +168,7 @@ static ssize_t run_write(struct file *file, const char __user *user, size_t len,
 		return -EINVAL;
 	if (!size || size > min_t(u64, LARGEST, length) || !count || !depth || depth > MAX_DEPTH)
 		return -EINVAL;
-	/* Or what is in flight would not fit into the engine's ring. */
+	/* More copies in flight would not fit into the engine's ring. */
 	if (!most || (u64)depth * DIV_ROUND_UP(size, most) > MAX_DESCRIPTORS)
 		return -EINVAL;
 
@@ -226,7 +224,7 @@ static int take(void)
 		pieces[i] = (void *)__get_free_pages(GFP_KERNEL, PIECE_ORDER);
 		if (!pieces[i])
 			return -ENOMEM;
-		/* Not zeroes, which some processors treat in a special manner. */
+		/* Avoids zeroes, which some CPUs copy in a special way. */
 		for (at = 0; at < SZ_4M; at++)
 			((u8 *)pieces[i])[at] = at % 251;
 		mapped = dma_map_single(engine(), pieces[i], SZ_4M, DMA_BIDIRECTIONAL);
@@ -261,7 +259,7 @@ static int __init raw_dma_init(void)
 	}
 	folder = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	debugfs_create_file("run", 0600, folder, NULL, &run_operations);
-	pr_info("takes %s\n", dma_chan_name(channel));
+	pr_info("using the DMA channel %s\n", dma_chan_name(channel));
 	return 0;
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a doorbell costs: round trips between two kernels, by nothing but an NTB's
- * doorbells. Both nodes load it.
+ * The cost of a doorbell: round trips between two kernels, by the doorbells of an NTB alone. Both
+ * nodes load the module.
  *
  *	insmod raw_doorbell.ko
  *	echo "interrupt 1000" >/sys/kernel/debug/raw_doorbell/DEVICE/run
  *	cat /sys/kernel/debug/raw_doorbell/DEVICE/run
  *
- * rings a thousand times, and sleeps each time until the answer is there. The
- * other side answers from the interrupt, or with "thread" from a thread that the
- * interrupt wakes. No register is read on the way.
+ * rings a thousand times, and sleeps each time until the answer has arrived. The other side answers
+ * from the interrupt, or with "thread" from a thread that the interrupt wakes. Nothing on the way
+ * reads a register.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -60,7 +60,7 @@ static void on_doorbell(void *context, int vector)
 	struct bridge *bridge = context;
 	u64 bells = ntb_db_vector_mask(bridge->ntb, vector) & GENMASK_ULL(BELLS - 1, 0);
 
-	/* A vector for each bell, or a register has to tell. */
+	/* If a vector stands for several doorbells, a register has to tell which one rang. */
 	if (hweight64(bells) != 1)
 		bells &= ntb_db_read(bridge->ntb);
 	if (!bells)
@@ -80,7 +80,7 @@ static void on_link(void *context)
 {
 	struct bridge *bridge = context;
 
-	/* The driver wants to be asked, for it to notice. */
+	/* The driver notices the link only when it is asked. */
 	ntb_link_is_up(bridge->ntb, NULL, NULL);
 }
 

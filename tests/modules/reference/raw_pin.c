@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What it costs to pin memory: pin_user_pages() and unpin_user_pages() on the
- * caller's buffer, as whoever registers it has to. See raw_pin.h.
+ * The cost of pinning memory: pin_user_pages() and unpin_user_pages() on the caller's buffer, as
+ * every registration needs them. See raw_pin.h for the interface.
  *
  *	insmod raw_pin.ko
  */

@@ -8,7 +8,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Pins memory of the caller and lets it go again. */
+/* Pins memory of the caller, and unpins it. */
 struct raw_pin {
 	__u64 address;
 	__u64 length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How long each of many operations took, and the percentiles of that.
+ * The times of many operations, and their percentiles.
  */
 #ifndef REFERENCE_SAMPLES_H
 #define REFERENCE_SAMPLES_H
@@ -37,7 +37,7 @@ static inline int samples_compare(const void *a, const void *b)
 	return one < other ? -1 : one > other;
 }
 
-/* The value that so many of 1000 are below. */
+/* Returns the value below which `permille` of 1000 samples are. */
 static inline u64 samples_at(const struct samples *samples, u32 permille)
 {
 	u64 index = div_u64((u64)samples->count * permille, 1000);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * field.h - what the programs of this folder share
+ * field.h - functions that the programs of this folder share
  *
- * They are written as users of SISCI write theirs: against the header and the Users Guide, without
- * regard to how the library does its work. Each ends with one of these statuses.
+ * The programs are written as users of SISCI write theirs: by the header and the Users Guide,
+ * without regard to how the library works. Each program exits with one of these statuses.
  */
 #ifndef FIELD_H
 #define FIELD_H
@@ -31,10 +31,10 @@
 
 enum status {
 	WELL,
-	/* Something is not as it has to be. */
+	/* A result is wrong. */
 	WRONG,
 	USAGE,
-	/* Another party has gone, and this one has cleaned up. */
+	/* Another party is lost, and this one has cleaned up. */
 	PARTY_LOST = 4
 };
 
@@ -84,7 +84,7 @@ static inline void set(int *value, int to)
 	__atomic_store_n(value, to, __ATOMIC_RELEASE);
 }
 
-/* The word at that place of a sequence of random words. */
+/* Returns the word at this index of a sequence of random words. */
 static inline uint64_t word(uint64_t seed, uint64_t at)
 {
 	uint64_t x = seed * 0x9e3779b97f4a7c15ull + at * 0xbf58476d1ce4e5b9ull + 1;
@@ -105,7 +105,7 @@ static inline void fill(unsigned char *memory, size_t size, uint64_t seed)
 		memory[i] = byte(seed, i);
 }
 
-/* A sum in which each byte and its place count (FNV-1a). */
+/* Adds memory to a sum in which each byte and its place count (FNV-1a). */
 static inline uint64_t sum_on(uint64_t sum, const volatile void *memory, size_t size)
 {
 	const volatile unsigned char *bytes = memory;
@@ -145,7 +145,7 @@ static inline unsigned int own_node(void)
 	return node;
 }
 
-/* What a party that may come later has, is asked for again and again. */
+/* Returns whether to retry a request for a resource of a party that may start later. */
 static inline bool not_there_yet(sci_error_t error)
 {
 	return error == SCI_ERR_NO_SUCH_SEGMENT || error == SCI_ERR_TIMEOUT ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * field-forker: a program that forks while it uses SISCI. Its children begin anew, or have nothing
- * to do with SISCI; it goes on meanwhile and afterwards.
+ * field-forker: a program that forks while it uses SISCI. Its children start from scratch, or do
+ * not use SISCI. The parent goes on meanwhile and afterwards.
  *
  *   field-forker server                    has a segment and an interrupt, until SIGTERM
  *   field-forker run NODE [NAME...]        uses those of that node; all ways of forking, or some
@@ -67,7 +67,7 @@ static int serve(void)
 	return WELL;
 }
 
-/* --- A user of it; a child is another one --- */
+/* --- A user of the server; a child is another one --- */
 
 static unsigned int node;
 
@@ -83,7 +83,9 @@ struct user {
 	volatile unsigned char *view;
 };
 
-/* Of the segments of this process, one has a name: other processes must not get it. */
+/*
+ * Starts to use SISCI. One segment of this process has a name, which other processes must not get.
+ */
 static void begin(struct user *user, unsigned int flags, unsigned int id)
 {
 	sci_error_t error;
@@ -162,7 +164,7 @@ static void wait_for_dma(struct user *user, size_t from, size_t to, unsigned int
 		die("SCIWaitForDMAQueue: %s", SCIGetErrorString(error));
 }
 
-/* Uses everything, in a part of the segment of its own. */
+/* Uses all features, in a part of the segment of its own. */
 static void use(struct user *user, unsigned int part, uint64_t seed)
 {
 	const size_t at = part * PART;
@@ -201,7 +203,7 @@ static pid_t forks(void)
 
 	if (child < 0)
 		die("fork");
-	/* A child that hangs ends so. */
+	/* Ends a child that hangs. */
 	if (child == 0)
 		alarm(30);
 	return child;
@@ -217,7 +219,7 @@ static void ends_with(pid_t child, int expected)
 		die("a child has ended with %#x", status);
 }
 
-/* A child's whole life with SISCI. */
+/* Runs a child that uses SISCI from start to end. */
 static void lives(unsigned int part, uint64_t seed)
 {
 	struct user own;
@@ -227,9 +229,9 @@ static void lives(unsigned int part, uint64_t seed)
 	end(&own);
 }
 
-/* --- Ways of forking; each is called with a parent that goes on with all that it has --- */
+/* --- Ways of forking; each has a parent that goes on with all its resources --- */
 
-/* The child ends what it has inherited, and begins anew. */
+/* The child ends what it has inherited, and starts from scratch. */
 static void terminates(struct user *parent)
 {
 	pid_t child = forks();
@@ -244,14 +246,14 @@ static void terminates(struct user *parent)
 	ends_with(child, 0);
 }
 
-/* The child knows nothing of what its parent did. */
+/* The child does not know what its parent has done. */
 static void begins(struct user *parent)
 {
 	pid_t child = forks();
 
 	if (child == 0) {
 		lives(1, 20);
-		/* And once more. */
+		/* Uses SISCI once more. */
 		lives(1, 21);
 		exit(0);
 	}
@@ -260,7 +262,7 @@ static void begins(struct user *parent)
 	ends_with(child, 0);
 }
 
-/* The child has nothing to do with SISCI, and ends with all that a process does at its end. */
+/* The child does not use SISCI, and exits normally. */
 static void ignores(struct user *parent)
 {
 	pid_t children[8];
@@ -275,7 +277,7 @@ static void ignores(struct user *parent)
 		ends_with(children[i], 0);
 }
 
-/* A careless child uses what it has inherited: it gets errors, and its parent notices nothing. */
+/* A child uses inherited resources: it gets errors, and its parent notices nothing. */
 static void inherits(struct user *parent)
 {
 	pid_t child = forks();
@@ -311,7 +313,7 @@ static void inherits(struct user *parent)
 	use(parent, 0, 30);
 }
 
-/* The segment of the parent is its own, and others see it, whatever a child does. */
+/* The parent keeps its segment, and other processes see it, whatever a child does. */
 static void named(struct user *parent)
 {
 	pid_t child = forks();
@@ -345,7 +347,7 @@ static void named(struct user *parent)
 	use(parent, 0, 40);
 }
 
-/* A child that is killed in the midst of its own use. */
+/* A child is killed in the middle of its own use. */
 static void killed(struct user *parent)
 {
 	int ends[2];
@@ -375,7 +377,7 @@ static void killed(struct user *parent)
 		use(parent, 0, i);
 }
 
-/* A thread forks while others are in the midst of calls. */
+/* A thread forks while other threads are in the middle of calls. */
 static int stopping;
 
 static void *uses(void *parent)
@@ -408,7 +410,7 @@ static void threaded(struct user *parent)
 	pthread_join(thread, NULL);
 }
 
-/* A lock of the program, which it holds over each fork: children find nothing half done. */
+/* A lock that the program holds over each fork, so that children find consistent data. */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 static void take_guard(void)
@@ -476,7 +478,7 @@ static void guarded(struct user *parent)
 	check("SCIRemoveSegment of a group", error);
 }
 
-/* A child of a child; both begin anew. */
+/* A child forks a child. Both start from scratch. */
 static void deeper(struct user *parent)
 {
 	pid_t child = forks();
@@ -502,7 +504,7 @@ static void deeper(struct user *parent)
 	ends_with(child, 0);
 }
 
-/* Another program gets nothing of what its parent has open. */
+/* A program started by exec inherits no open resources. */
 static void executes(struct user *parent)
 {
 	int status = system("! readlink /proc/self/fd/* | grep -q -e scif -e memfd");
@@ -512,7 +514,7 @@ static void executes(struct user *parent)
 	use(parent, 0, 70);
 }
 
-/* After all of this, a parent that sleeps uses no CPU. */
+/* After all of this, a sleeping parent uses no CPU. */
 static void rests(struct user *parent)
 {
 	struct rusage before, after;
@@ -552,7 +554,7 @@ static int run(int count, char **names)
 {
 	struct user parent;
 
-	/* Before the library has functions of its own called around forks. */
+	/* Registers these functions before the library registers its own. */
 	pthread_atfork(take_guard, give_guard, give_guard);
 	begin(&parent, NO_FLAGS, OWN_SEGMENT);
 	use(&parent, 0, 1);
@@ -568,7 +570,7 @@ static int run(int count, char **names)
 	}
 	use(&parent, 0, 2);
 	end(&parent);
-	/* A parent that has ended SISCI, too, has children that begin. */
+	/* A parent that has ended SISCI, too, has children that start from scratch. */
 	if (count == 0) {
 		pid_t child = forks();
 

@@ -5,11 +5,11 @@
  *   field-kvstore replica PRIMARY LANES       has a replica; that node has the primary
  *   field-kvstore primary REPLICAS RECORDS ORDER [WORKERS]
  *
- * The primary stores a record into the memory of all replicas, puts the store of the lane's
- * sequence word behind it in the way ORDER says, and waits for replicas only when it needs their
- * room. A replica that sees a number in the sequence word has each record up to it, whole. With 0
- * records the primary goes on until SIGTERM. Each worker is a process with a lane of its own;
- * clients of a primary are processes that it forks.
+ * The primary stores a record into the memory of all replicas, and orders the store of the lane's
+ * sequence word behind it in the way that ORDER says. It waits for replicas only when it needs
+ * their room. A replica that sees a number in the sequence word has each record up to it, whole.
+ * With 0 records the primary goes on until SIGTERM. Each worker is a process with a lane of its
+ * own. Clients of a primary are processes that it forks.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ struct request {
 	uint64_t key, length;
 };
 
-/* What a replica and a primary tell each other. */
+/* Kinds of messages between a replica and a primary. */
 enum { HELLO, ACK, PING, END };
 
 struct message {
@@ -81,7 +81,7 @@ static uint64_t sum_of_record(const volatile struct record *record, uint64_t len
 /* --- A replica --- */
 
 static unsigned int primary;
-/* How many connections of the primary's node have ended. */
+/* Number of ended connections of the primary's node. */
 static int ended;
 
 static sci_callback_action_t on_event(void *arg, sci_local_segment_t segment,
@@ -124,7 +124,7 @@ static void acknowledge(struct lanes *lanes, uint64_t lane, uint64_t kind)
 	struct message message = { kind, lane, own_node(), lanes->version[lane] };
 	sci_error_t error;
 
-	/* That a primary has gone is heard otherwise. */
+	/* The replica notices the loss of a primary in another way. */
 	do {
 		SCITriggerDataInterrupt(lanes->acks[lane], &message, sizeof(message), NO_FLAGS,
 					&error);
@@ -152,7 +152,7 @@ static bool follow(struct lanes *lanes, const volatile unsigned char *memory)
 	return any;
 }
 
-/* Looks for messages; false if there is none. */
+/* Polls for messages. Returns false if there is none. */
 static bool listen(struct lanes *lanes, sci_local_data_interrupt_t bell)
 {
 	struct message message;
@@ -201,7 +201,7 @@ static int replica(unsigned int count)
 		if (follow(&lanes, memory))
 			continue;
 		if (turn % 64 == 0) {
-			/* Ends are told before connections end. */
+			/* The primary sends its end before its connections end. */
 			int now = __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
 
 			while (listen(&lanes, bell))
@@ -209,7 +209,7 @@ static int replica(unsigned int count)
 			lost = lanes.open && (unsigned int)now > count - lanes.open;
 		}
 	}
-	/* What was stored before the end was told has come, for all of it was acknowledged. */
+	/* The data stored before the end has arrived, because all of it was acknowledged. */
 	for (uint64_t lane = 0; lane < count; lane++) {
 		if (!lost && lanes.version[lane] != lanes.last[lane])
 			die("lane %llu ends with %llu of %llu", (unsigned long long)lane,
@@ -259,7 +259,7 @@ struct store {
 	sci_sequence_t sequence;
 };
 
-/* Takes a message of a replica; false if there is none. */
+/* Takes a message of a replica. Returns false if there is none. */
 static bool take(struct store *store, struct message *message, unsigned int timeout)
 {
 	unsigned int length = sizeof(*message);
@@ -294,7 +294,7 @@ static void forget(struct store *store, unsigned int which)
 	store->followers[which] = store->followers[--store->count];
 }
 
-/* Waits until all replicas that are left have what was stored until so many records ago. */
+/* Waits until all remaining replicas have all records except the last `behind`. */
 static void wait_for_room(struct store *store, uint64_t behind)
 {
 	struct message message;
@@ -349,7 +349,7 @@ static void connect_group(struct store *store)
 	check("SCICreateMapSequence", error);
 }
 
-/* Whether what was stored has to be stored again. */
+/* Returns whether the stores have to be repeated. */
 static bool failed(struct store *store)
 {
 	sci_sequence_status_t status;
@@ -415,7 +415,10 @@ static void put(struct store *store, const struct request *request)
 	store->version = version;
 }
 
-/* A client: asks for records through a pipe. It has the library's state of its parent, and ends. */
+/*
+ * Starts a client, which requests records through a pipe. It inherits the library's state, and
+ * ends.
+ */
 static int start_client(uint64_t lane, unsigned int records, pid_t *client)
 {
 	struct request request;
@@ -459,7 +462,7 @@ static int run_primary(uint64_t lane, unsigned int replicas, unsigned int record
 	while (!stopping && store.count &&
 	       read(requests, &request, sizeof(request)) == sizeof(request)) {
 		put(&store, &request);
-		/* Now one record at a time, now as many as there is room for. */
+		/* Alternates between one record at a time, and as many as there is room for. */
 		wait_for_room(&store, store.version / 64 % 2 ? SLOTS - 1 : 0);
 		if (store.version % 50 == 0)
 			say("lane %llu has stored %llu", (unsigned long long)lane,

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * field-perf: a performance suite as those that are delivered with adapters, but that it looks at
- * what has arrived rather than at the clock.
+ * field-perf: a performance suite like those that come with adapters, except that it checks the
+ * data that has arrived instead of measuring times.
  *
  *   field-perf server                     serves one client
  *   field-perf client NODE [NAME...]      does the experiments of those names, or all
  *   field-perf client NODE loop NAME      does one until the server is lost
  *
- * The client orders by data interrupts what the server is to do, and the server answers likewise.
- * The experiments that store to maps say "no map" where remote memory can't be mapped.
+ * The client orders the server's work by data interrupts, and the server answers by data
+ * interrupts. The experiments that store to maps print "no map" where remote memory can't be
+ * mapped.
  */
 #include "field.h"
 
 #define SERVER_SEGMENT	0x5101
 #define CLIENT_SEGMENT	0x5102
 #define SIZE		(4u << 20)
-/* Words of the ping-pong are behind what is copied. */
+/* The words of the ping-pong are behind the area of copies. */
 #define PLAIN		(SIZE - 4096)
 #define ORDERS		0x5201
 #define ANSWERS		0x5202
 #define SERVER_BELL	0x5203
 #define CLIENT_BELL	0x5204
 #define STREAM		0x5205
-/* As suites have it, whatever vectors they send. */
+/* Performance suites use this number, whatever vectors they send. */
 #define QUEUE_ENTRIES	4
 #define ROUNDS		200
 #define BURST		40000
@@ -49,7 +50,7 @@ static sci_local_data_interrupt_t heard, stream_in;
 static sci_remote_data_interrupt_t told, stream_out;
 static sci_local_interrupt_t own_bell;
 static sci_remote_interrupt_t other_bell;
-/* The other side has gone. */
+/* Whether the other side is lost. */
 static int gone;
 
 static sci_callback_action_t on_local(void *arg, sci_local_segment_t segment,
@@ -69,7 +70,7 @@ static sci_callback_action_t on_remote(void *arg, sci_remote_segment_t segment,
 	return SCI_CALLBACK_CONTINUE;
 }
 
-/* --- What both sides have --- */
+/* --- Resources of both sides --- */
 
 static void create_own(unsigned int id, unsigned int bell, unsigned int messages)
 {
@@ -114,7 +115,7 @@ static void connect_other(unsigned int node, unsigned int id, unsigned int bell,
 	view = SCIMapRemoteSegment(remote, &remote_map, 0, SIZE, NULL,
 				   SCI_FLAG_IO_MAP_IOSPACE, &error);
 	if (error == SCI_ERR_NOT_SUPPORTED) {
-		/* Either for the flag, or because nothing can be mapped. */
+		/* The map fails either because of the flag, or because nothing can be mapped. */
 		sci_error_t plain;
 
 		SCIMapRemoteSegment(remote, &remote_map, 0, SIZE, NULL, NO_FLAGS, &plain);
@@ -128,7 +129,7 @@ static void connect_other(unsigned int node, unsigned int id, unsigned int bell,
 	check("SCICreateMapSequence", error);
 }
 
-/* Releases all, after a loss as well. */
+/* Releases all resources, after a loss as well. */
 static void release(void)
 {
 	sci_error_t error;
@@ -166,7 +167,7 @@ static void release(void)
 	SCITerminate();
 }
 
-/* Sends a message; false if the other side has gone. */
+/* Sends a message. Returns false if the other side is lost. */
 static bool tell(void *message, unsigned int size)
 {
 	sci_error_t error;
@@ -181,7 +182,7 @@ static bool tell(void *message, unsigned int size)
 	}
 }
 
-/* Takes a message of exactly that size; false if the other side has gone. */
+/* Takes a message of exactly this size. Returns false if the other side is lost. */
 static bool hear(void *message, unsigned int size)
 {
 	unsigned int length;
@@ -198,7 +199,7 @@ static bool hear(void *message, unsigned int size)
 	return error == SCI_ERR_OK;
 }
 
-/* Waits for the own bell; false if the other side has gone. */
+/* Waits for the own interrupt. Returns false if the other side is lost. */
 static bool rung(void)
 {
 	sci_error_t error;
@@ -211,7 +212,7 @@ static bool rung(void)
 	return error == SCI_ERR_OK;
 }
 
-/* The word of the ping-pong. */
+/* Returns the word of the ping-pong. */
 static volatile uint32_t *word_in(volatile unsigned char *base)
 {
 	return (volatile uint32_t *)(base + PLAIN);
@@ -299,12 +300,12 @@ static int serve(void)
 		if (!hear(&order, sizeof(order)))
 			break;
 		answer.value = obey(&order);
-		/* What is ordered without an answer, or in the same moment as the end. */
+		/* Some orders need no answer, or come in the same moment as the end. */
 		if (order.kind != BYE && !tell(&answer, sizeof(answer)))
 			break;
 	} while (order.kind != BYE);
 	if (!remote) {
-		say("nobody came");
+		say("no client came");
 		return PARTY_LOST;
 	}
 	release();
@@ -339,13 +340,13 @@ static bool ordered(enum kind kind, uint64_t offset, uint64_t size, uint64_t see
 	return give(kind, offset, size, seed) && answered(value, what);
 }
 
-/* What is in this memory has arrived there. */
+/* Checks that the data in this memory has arrived at the server. */
 static bool arrived(const volatile void *sent, size_t offset, size_t size, const char *what)
 {
 	return ordered(SUM, offset, size, 0, sum_of(sent, size), what);
 }
 
-/* Begins stores that are checked; false if the segment is lost. */
+/* Starts checked stores. Returns false if the segment is lost. */
 static bool started(void)
 {
 	sci_sequence_status_t status;
@@ -374,7 +375,7 @@ static bool checked(unsigned int flags, bool *again)
 	return *again;
 }
 
-/* Stores, as the guide shows it: checked, and done again where that can help. */
+/* Stores as the guide shows it: with checks, and again where this can help. */
 static bool stores(size_t size, uint64_t seed)
 {
 	volatile uint32_t *to = (volatile uint32_t *)(view + size % 4096 / 8 * 8);
@@ -425,7 +426,10 @@ static bool reads(void)
 	return !is(&gone);
 }
 
-/* Copies a block from the local to the remote segment, whole or not at all, as suites do. */
+/*
+ * Copies a block from the local to the remote segment, whole or not at all, as performance suites
+ * do.
+ */
 static bool transfer_block(size_t from, size_t to, size_t size, unsigned int flags)
 {
 	sci_error_t error;
@@ -563,7 +567,7 @@ static bool refused(const char *what, sci_error_t error)
 	return false;
 }
 
-/* Waits, one way or the other, until what was started has ended; false if it has failed. */
+/* Waits in one of three ways until the transfer has ended. Returns false if it has failed. */
 static bool ended(sci_dma_queue_t queue, enum how how)
 {
 	sci_dma_queue_state_t state;
@@ -584,7 +588,7 @@ static bool ended(sci_dma_queue_t queue, enum how how)
 			    SCIGetErrorString(called_with), state);
 		break;
 	default:
-		/* As the guide does it: until there is a final state, whatever else happens. */
+		/* Polls until there is a final state, as the guide does. */
 		while (SCIDMAQueueState(queue) == SCI_DMAQUEUE_POSTED)
 			;
 	}
@@ -658,7 +662,7 @@ static bool dma_call(void)
 	return dma_as(CALL);
 }
 
-/* Each part goes to another place than it comes from, and the space between parts stays. */
+/* Transfers a vector. Each part goes to another offset, and the space between parts stays. */
 static bool vector_of(sci_dma_queue_t queue, size_t count, size_t size, enum how how)
 {
 	static dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
@@ -704,7 +708,7 @@ static bool vectors(void)
 	return well;
 }
 
-/* Two queues at once to one segment. */
+/* Uses two queues at once for one segment. */
 static bool two_queues(void)
 {
 	sci_dma_queue_t queues[2] = { create_queue(), create_queue() };
@@ -774,7 +778,7 @@ static bool bells(void)
 	return answered(ROUNDS, "interrupts");
 }
 
-/* Triggers without pause: some of them may count as one. */
+/* Triggers without a pause. Several triggers may count as one. */
 static bool bell_burst(void)
 {
 	for (int i = 0; i < 5000; i++) {
@@ -784,7 +788,7 @@ static bool bell_burst(void)
 	return ordered(SOME_BELL, 0, 0, 0, 1, "interrupts without pause");
 }
 
-/* Sends a number; counts what there is no room for, or tries again. */
+/* Sends a number. If there is no room, counts this or retries. */
 static bool streams(uint64_t number, bool again, uint64_t *sent)
 {
 	sci_error_t error;
@@ -801,7 +805,7 @@ static bool streams(uint64_t number, bool again, uint64_t *sent)
 	return !is(&gone);
 }
 
-/* Nobody waits meanwhile. */
+/* No thread waits for the data meanwhile. */
 static bool data_kept(void)
 {
 	uint64_t sent = 0;
@@ -873,7 +877,7 @@ static bool does(const struct experiment *experiment)
 	return true;
 }
 
-/* One experiment again and again, until it fails; that it may only if the server has gone. */
+/* Repeats one experiment until it fails. It may fail only if the server is lost. */
 static void loop(const struct experiment *experiment)
 {
 	if (experiment->by_map && !view)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * field-pipeline: video that goes through three programs.
+ * field-pipeline: video that passes through three programs.
  *
- *   field-pipeline sink FILTER                 takes what was filtered, and looks at each bit
- *   field-pipeline filter CAPTURE SINK HOW     HOW is "pio" or "dma": how frames leave it
- *   field-pipeline capture FILTER FRAMES       makes them; 0: until somebody is lost
+ *   field-pipeline sink FILTER                 takes filtered frames, and checks each bit
+ *   field-pipeline filter CAPTURE SINK HOW     sends filtered frames by HOW, "pio" or "dma"
+ *   field-pipeline capture FILTER FRAMES       makes frames; 0: until another stage is lost
  *
- * Each stage has a segment with room for some frames in the next one. Frames come to the filter by
- * DMA with callbacks; a data interrupt tells that one is there, another that its room is free.
+ * Each stage has room for some frames in a segment of the next one. Frames reach the filter by DMA
+ * with callbacks. A data interrupt announces a frame, and another one that its room is free.
  */
 #include "field.h"
 
@@ -31,7 +31,7 @@ struct frame {
 #define FRAME		((sizeof(struct frame) + 4095) / 4096 * 4096)
 #define SIZE		(ROOM * FRAME)
 
-/* Of a frame, or of the room of one; number 0 is the end. */
+/* A notice of a frame, or of the room of one. Number 0 is the end. */
 struct notice {
 	uint64_t number, sum;
 };
@@ -67,7 +67,7 @@ static void make_frame(struct frame *frame, uint64_t number)
 	frame->sum = sum_of(frame->pixels, sizeof(frame->pixels));
 }
 
-/* The mean of three pixels beside each other, upside down. */
+/* Computes the mean of three adjacent pixels, upside down. */
 static void filter_frame(struct frame *to, const struct frame *from)
 {
 	to->number = from->number;
@@ -80,9 +80,9 @@ static void filter_frame(struct frame *to, const struct frame *from)
 	to->sum = sum_of(to->pixels, sizeof(to->pixels));
 }
 
-/* --- What stages have --- */
+/* --- Resources of the stages --- */
 
-/* Memory of this stage: that others write to, or that DMA reads. */
+/* Memory of this stage, to which other stages write or from which DMA reads. */
 struct own {
 	sci_local_segment_t segment;
 	sci_map_t map;
@@ -223,7 +223,7 @@ static bool hear(sci_local_data_interrupt_t interrupt, struct notice *notice)
 	return error == SCI_ERR_OK;
 }
 
-/* Waits until the room of that frame in the next stage is free. */
+/* Waits until that frame's room in the next stage is free. */
 static bool has_room(struct next *next, uint64_t number)
 {
 	struct notice notice;
@@ -244,7 +244,7 @@ static size_t place(uint64_t number)
 	return number % ROOM * FRAME;
 }
 
-/* --- DMA with a callback: it tells the next stage, and lets the next frame go --- */
+/* --- DMA with a callback, which notifies the next stage and releases the next frame --- */
 
 struct under_way {
 	struct next *next;
@@ -273,13 +273,13 @@ static bool send_by_dma(struct next *next, struct own *own, uint64_t number, uin
 		return false;
 	while (!is(&way.done))
 		nap();
-	/* The callback may be about to end; the queue is free when the state is a final one. */
+	/* The callback may be returning. The queue is free when its state is final. */
 	while (SCIDMAQueueState(next->queue) == SCI_DMAQUEUE_POSTED)
 		;
 	return !is(&way.failed);
 }
 
-/* By stores that are checked, again if that can help. */
+/* Sends a frame by checked stores, and repeats them where this can help. */
 static bool send_by_pio(struct next *next, struct own *own, uint64_t number, uint64_t sum)
 {
 	sci_sequence_status_t status;
@@ -325,12 +325,12 @@ static int capture(unsigned int filter, uint64_t frames)
 		if (number == 20)
 			say("under way");
 	}
-	/* All have to be taken before this stage may go. */
+	/* The next stage has to take all frames before this stage may end. */
 	well = well && has_room(&next, number - 1 + ROOM) && tell(next.notices, 0, 0);
 	disconnect_next(&next);
 	remove_own(&own);
 	end();
-	say(well ? "captured" : "somebody is lost");
+	say(well ? "captured" : "another stage is lost");
 	return well ? WELL : PARTY_LOST;
 }
 
@@ -377,11 +377,11 @@ static int filter(unsigned int source, unsigned int sink, bool by_pio)
 	SCIRemoveDataInterrupt(notices, NO_FLAGS, &error);
 	check("SCIRemoveDataInterrupt", error);
 	end();
-	say(well ? "filtered %llu" : "somebody is lost", (unsigned long long)(number - 1));
+	say(well ? "filtered %llu" : "another stage is lost", (unsigned long long)(number - 1));
 	return well ? WELL : PARTY_LOST;
 }
 
-/* What the sink's callback uses. */
+/* State of the sink's callback. */
 struct sink {
 	struct own in;
 	sci_remote_data_interrupt_t frees;
@@ -434,7 +434,7 @@ static int take_frames(unsigned int filter)
 	set(&sink.connected, 1);
 	while (!is(&sink.ended) && !is(&gone))
 		nap();
-	/* The end was told before the connection ended: its callback may still be on its way. */
+	/* The end was announced before the connection ended, so its callback may still come. */
 	for (int i = 0; i < 1000 && !is(&sink.ended); i++)
 		nap();
 	SCIDisconnectDataInterrupt(sink.frees, NO_FLAGS, &error);
@@ -443,7 +443,7 @@ static int take_frames(unsigned int filter)
 	check("SCIRemoveDataInterrupt", error);
 	remove_own(&sink.in);
 	end();
-	say(sink.ended ? "%llu frames, bit by bit" : "somebody is lost",
+	say(sink.ended ? "%llu frames, bit by bit" : "another stage is lost",
 	    (unsigned long long)sink.taken);
 	return sink.ended ? WELL : PARTY_LOST;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What operations cost on the bus and in the kernels, counted: these numbers do not depend on how
-//! fast the machine is.
+//! The cost of operations on the bus and in the kernels, as counts, which do not depend on the
+//! speed of the machine.
 //!
-//! Each is the difference of a run of many operations and one of few, so that what is done once, for the
-//! connection and the handshake, does not count.
+//! Each cost is the difference of a run of many operations and a run of few. So operations that are
+//! done once, for the connection and the handshake, do not count.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -23,29 +23,43 @@ use crate::parameters::Setting;
 use crate::run;
 use crate::setup::Bridge;
 
-/// Operations of the two runs.
+/// Number of operations of the two runs.
 const FEW: u64 = 10;
 const MANY: u64 = 1010;
 
-/// Between two looks whether the engines have come to rest, and how many of these there are at most.
+/// Interval of the checks whether the engines are at rest, and the largest number of checks.
 const LOOK: Duration = Duration::from_millis(200);
 const MOST_LOOKS: usize = 100;
 
-/// What one operation costs both nodes together.
+/// The cost of one operation for both nodes together.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cost {
-    /// Registers that were read.
+    /// Registers read.
     pub trapped_reads: f64,
-    /// Registers that were written.
+    /// Registers written.
     pub trapped_writes: f64,
-    /// Doorbells that were rung.
+    /// Doorbells rung.
     pub doorbells: f64,
     /// Interrupts of the bridge and of the engines.
     pub interrupts: f64,
     /// Descriptors of the engines.
     pub descriptors: f64,
-    /// How often the client slept.
+    /// Number of times that the client slept.
     pub sleeps: f64,
+}
+
+impl Cost {
+    /// Returns the cost of one of several equal parts of the operation.
+    pub fn divided_by(&self, count: f64) -> Cost {
+        Cost {
+            trapped_reads: self.trapped_reads / count,
+            trapped_writes: self.trapped_writes / count,
+            doorbells: self.doorbells / count,
+            interrupts: self.interrupts / count,
+            descriptors: self.descriptors / count,
+            sleeps: self.sleeps / count,
+        }
+    }
 }
 
 /// The costs by operation.
@@ -66,7 +80,7 @@ pub const READ_DEEP: &str = "read of 64 KiB, 8 in flight";
 pub const WINDOW: &str = "register and unregister 4 KiB";
 pub const CONNECTION: &str = "connect and close";
 
-/// What is counted, with a setting of the module and how the tool is called.
+/// The operations, with a setting of the module and the arguments of the tool.
 const OPERATIONS: &[(&str, Option<Setting>, &[&str])] = &[
     (TRIP, None, &["send-lat", "1", "--sizes", "8"]),
     (
@@ -154,8 +168,8 @@ pub fn count(lab: &Lab) -> Result<Costs> {
         .collect()
 }
 
-/// With the first connection the driver measures its engines, on the processors that are counted on: waits
-/// until they have nothing to do any more.
+/// Waits until the engines are at rest. With the first connection the driver measures its engines,
+/// on the same CPUs whose sleeps and interrupts are counted.
 fn settle(lab: &Lab) -> Result<()> {
     let few = FEW.to_string();
     run::bench(
@@ -180,7 +194,7 @@ fn settle(lab: &Lab) -> Result<()> {
 fn cost(lab: &Lab, arguments: &[&str]) -> Result<Cost> {
     let few = totals(lab, arguments, FEW)?;
     let many = totals(lab, arguments, MANY)?;
-    let each = |what: fn(&Cost) -> f64| (what(&many) - what(&few)) / (MANY - FEW) as f64;
+    let each = |counter: fn(&Cost) -> f64| (counter(&many) - counter(&few)) / (MANY - FEW) as f64;
     Ok(Cost {
         trapped_reads: each(|cost| cost.trapped_reads),
         trapped_writes: each(|cost| cost.trapped_writes),
@@ -191,9 +205,9 @@ fn cost(lab: &Lab, arguments: &[&str]) -> Result<Cost> {
     })
 }
 
-/// The sum of a counter of SCIF's bridges; the others are not in use meanwhile.
-fn bridges(counters: &[GuestCounters], what: fn(&Counters) -> u64) -> f64 {
-    let sums = counters.iter().map(|guest| guest.sum("ntb", what));
+/// Returns the sum of a counter over SCIF's bridges; the other bridges are not in use meanwhile.
+fn bridges(counters: &[GuestCounters], counter: fn(&Counters) -> u64) -> f64 {
+    let sums = counters.iter().map(|guest| guest.sum("ntb", counter));
     sums.sum::<u64>() as f64
 }
 
@@ -201,11 +215,11 @@ fn totals(lab: &Lab, arguments: &[&str], iterations: u64) -> Result<Cost> {
     let iterations = iterations.to_string();
     let more = ["--warm-up", "0", "--iterations", &iterations];
     let arguments = [arguments, &more].concat();
-    let before = interrupts(lab)?;
+    let before = interrupts(lab, &Bridge::Scif.device())?;
     lab.reset_counters()?;
     let report = run::bench(lab, &arguments)?;
     let counters = lab.counters()?;
-    let after = interrupts(lab)?;
+    let after = interrupts(lab, &Bridge::Scif.device())?;
     let switches = &report["results"][0]["context_switches"]["voluntary"];
     Ok(Cost {
         trapped_reads: bridges(&counters, |c| c.trapped_reads),
@@ -220,18 +234,18 @@ fn totals(lab: &Lab, arguments: &[&str], iterations: u64) -> Result<Cost> {
     })
 }
 
-/// Of SCIF's bridge and all engines, in both nodes.
-fn interrupts(lab: &Lab) -> Result<f64> {
+/// Returns the interrupts of a bridge and of all engines, in both nodes.
+pub fn interrupts(lab: &Lab, bridge: &str) -> Result<f64> {
     let mut sum = 0;
     for node in 0..2 {
         sum += sum_of(&lab.node(node).read("/proc/interrupts")?, |line| {
-            line.contains(&Bridge::Scif.device()) || line.contains("plx_dma")
+            line.contains(bridge) || line.contains("plx_dma")
         });
     }
     Ok(sum as f64)
 }
 
-/// The sum over all processors of the lines that are wanted.
+/// Returns the sum over all CPUs of the wanted lines.
 fn sum_of(text: &str, wanted: impl Fn(&str) -> bool) -> u64 {
     text.lines()
         .filter(|line| wanted(line))
@@ -248,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_are_added_up() {
+    fn interrupts_of_all_cpus_are_added_up() {
         let text =
             "       CPU0  CPU1\n 24:  5  7  PCI-MSIX-0000:00:05.0  0-edge ndev\n 25: 1 1 IO-APIC\n";
         assert_eq!(sum_of(text, |line| line.contains("0000:00:05.0")), 12);

@@ -20,8 +20,13 @@ pub const MODES_ARENA: &str = "modes, write of 1 MiB by DMA, windows that trap";
 pub const MODES_WINDOW: &str = "modes, register+unregister, windows that trap";
 pub const MODEL: &str = "with the link model";
 pub const MANY: &str = "many";
+pub const NET_MTU: &str = "IP, a TCP flow by MTU";
+pub const NET_MESSAGE: &str = "IP, a TCP flow by size of a write";
+pub const NET_TRIP: &str = "IP, TCP round trip of 1 B by SO_BUSY_POLL, median";
+pub const NET_PACKETS: &str = "IP, UDP packets per second";
+pub const NET_MODEL: &str = "IP, 4 TCP flows with the link model";
 
-/// What is compared in pairs: ours over theirs.
+/// Comparisons in pairs: the ratio of SCIF to the reference.
 pub const PAIRS: &str = "pairs";
 
 pub const PAIR_WRITE: &str = "write by DMA / raw DMA";
@@ -52,6 +57,12 @@ pub const PAIR_SISCI_INTERRUPT: &str = "SISCI, interrupt / raw doorbell";
 pub const PAIR_SISCI_INTERRUPT_USUAL: &str = "SISCI, interrupt / raw doorbell, as loaded";
 pub const PAIR_SISCI_INTERRUPT_THREAD: &str = "SISCI, interrupt / raw doorbell, from a thread";
 pub const SISCI_SEQUENCE: &str = "SISCI, SCICheckSequence(), nanoseconds over an empty loop";
+pub const PAIR_NET_USUAL: &str = "IP, flow / ntb_netdev, MTU 1500";
+pub const PAIR_NET_LARGE: &str = "IP, flow / ntb_netdev, MTU 64000";
+pub const PAIR_NET_TRIP: &str = "IP, round trip asleep / ntb_netdev";
+pub const PAIR_NET_TRIP_POLLING: &str = "IP, round trip with SO_BUSY_POLL / ntb_netdev";
+pub const PAIR_NET_PACKETS: &str = "IP, UDP packets of 64 B per second / ntb_netdev";
+pub const PAIR_NET_MODEL: &str = "IP, 4 flows / the link of the model";
 
 pub const SCIF: &str = "SCIF";
 pub const SCIF_ASLEEP: &str = "SCIF, both asleep";
@@ -86,18 +97,28 @@ pub const TCP_CONNECT: &str = "TCP, connect";
 
 pub const EMPTY: &str = "ioctl that does nothing";
 
-/// Of [`MODEL`].
+/// Lines of [`MODEL`].
 pub const MODEL_WRITE: &str = "write by DMA";
 pub const MODEL_READ: &str = "read by DMA";
 
-/// Of the modes.
+/// Lines of [`NET_MESSAGE`].
+pub const NET_OURS_USUAL: &str = "scif_net, MTU 1500";
+pub const NET_OURS_LARGE: &str = "scif_net, MTU 64000";
+pub const NET_THEIRS_USUAL: &str = "ntb_netdev, MTU 1500";
+pub const NET_THEIRS_LARGE: &str = "ntb_netdev, MTU 64000";
+
+/// Lines of [`NET_MODEL`].
+pub const NET_LIMIT: &str = "the link's limit";
+pub const NET_BY_ENGINE: &str = "bytes copied by engines / bytes sent";
+
+/// Lines of the modes.
 pub const FLAT_MODE: &str = "flat";
 pub const ARENA_MODE: &str = "arena";
 pub const BOUNCE_MEBIBYTE_MODE: &str = "bounce, 1 MiB";
 pub const BOUNCE_SMALLEST_MODE: &str = "bounce, 64 KiB";
 pub const LOCAL_COPY: &str = "memcpy in one node";
 
-/// Of [`MANY`].
+/// Lines of [`MANY`].
 pub const FIRST_CONNECTIONS: &str = "connect, the first hundred of 10,000";
 pub const LAST_CONNECTIONS: &str = "connect, the last hundred of 10,000";
 pub const LAST_OF_FIRST: &str = "connect, the last hundred of 10,000 / the first";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must be reached, line by line: a figure, what was wanted, what there is.
+//! The goals, line by line: a figure, the goal, the measured value.
 
 use plots::results::NO_SIZE;
 use plots::results::Results;
@@ -8,12 +8,13 @@ use serde::Serialize;
 use crate::counts;
 use crate::counts::Costs;
 use crate::figures::*;
+use crate::net;
 use crate::plan::SIZE_LARGE;
 use crate::plan::SIZE_MIDDLE;
 use crate::plan::SIZE_PAGE;
 use crate::plan::SIZE_SMALL;
 
-/// Differences of counts may be that far off: something else happens now and then.
+/// Differences of counts may be off by this: other events happen now and then.
 const NOISE: f64 = 0.02;
 
 /// A limit.
@@ -29,12 +30,12 @@ pub enum Limit {
 pub struct Goal {
     pub figure: &'static str,
     pub wanted: Limit,
-    /// None if it was not measured.
+    /// The measured value; none if there is none.
     pub reached: Option<f64>,
 }
 
 impl Goal {
-    /// Whether it is reached, if that is known.
+    /// Returns whether the goal is reached, if that is known.
     pub fn is_met(&self) -> Option<bool> {
         let reached = self.reached.filter(|value| value.is_finite())?;
         Some(match self.wanted {
@@ -43,7 +44,7 @@ impl Goal {
         })
     }
 
-    /// For people.
+    /// Returns the cells for people.
     pub fn cells(&self) -> [String; 4] {
         let wanted = match self.wanted {
             Limit::AtLeast(limit) => format!(">= {}", number(limit)),
@@ -66,8 +67,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The whole table.
-pub fn goals(results: &Results, costs: &Costs) -> Vec<Goal> {
+/// Returns the whole table.
+pub fn goals(results: &Results, costs: &Costs, net_costs: &Costs) -> Vec<Goal> {
     let mut goals = copies(results);
     goals.extend(messages(results));
     goals.extend(counted(costs));
@@ -75,6 +76,7 @@ pub fn goals(results: &Results, costs: &Costs) -> Vec<Goal> {
     goals.extend(connections(results));
     goals.extend(modes(results));
     goals.extend(sisci(results));
+    goals.extend(network(results, net_costs));
     goals
 }
 
@@ -96,7 +98,7 @@ fn at_most(figure: &'static str, limit: f64, reached: Option<f64>) -> Goal {
     }
 }
 
-/// The smaller one; none if there is not both.
+/// Returns the smaller value; none if one is missing.
 fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a?.min(b?))
 }
@@ -166,7 +168,7 @@ fn messages(results: &Results) -> Vec<Goal> {
             1.0 / 15.0,
             pair(PAIR_TCP_POLLING, 8),
         ),
-        // The emulated processor takes the kernel's `rep movsq` from and to processes word by word.
+        // The emulated CPU executes the kernel's `rep movsq` from and to processes word by word.
         at_least(
             "stream of 64 KiB messages / raw aperture copy",
             0.40,
@@ -368,7 +370,7 @@ fn sisci(results: &Results) -> Vec<Goal> {
             pair(PAIR_SISCI_INTERRUPT_USUAL, NO_SIZE),
         ),
         at_most(
-            "the same, who waits sleeps at once (busy_poll_us=0)",
+            "the same, the waiter sleeps at once (busy_poll_us=0)",
             1.3,
             pair(PAIR_SISCI_INTERRUPT, NO_SIZE),
         ),
@@ -385,19 +387,66 @@ fn sisci(results: &Results) -> Vec<Goal> {
     ]
 }
 
+fn network(results: &Results, costs: &Costs) -> Vec<Goal> {
+    let pair = |name, size| results.median(PAIRS, name, size);
+    let packet = costs.get(net::COUNT_PACKET);
+    vec![
+        at_least(
+            "IP: a TCP flow, MTU 1500 / ntb_netdev, the better of CPU and engine",
+            10.0,
+            pair(PAIR_NET_USUAL, net::MTU_USUAL),
+        ),
+        at_least(
+            "the same, MTU 64000",
+            5.0,
+            pair(PAIR_NET_LARGE, net::MTU_LARGE),
+        ),
+        at_most(
+            "IP: TCP round trip of 1 B, both asleep / ntb_netdev",
+            0.5,
+            pair(PAIR_NET_TRIP, 1),
+        ),
+        at_most(
+            "the same, both with SO_BUSY_POLL",
+            0.05,
+            pair(PAIR_NET_TRIP_POLLING, 1),
+        ),
+        at_least(
+            "IP: UDP packets of 64 B per second / ntb_netdev",
+            5.0,
+            pair(PAIR_NET_PACKETS, 64),
+        ),
+        at_least(
+            "IP: 4 TCP flows with the link model / the link's limit",
+            0.8,
+            pair(PAIR_NET_MODEL, NO_SIZE),
+        ),
+        at_most(
+            "IP: trapped reads per packet of a stream",
+            0.001,
+            packet.map(|cost| cost.trapped_reads),
+        ),
+        at_most(
+            "IP: doorbells per packet of a stream, MTU 1500",
+            0.02,
+            packet.map(|cost| cost.doorbells),
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn nothing_measured_is_nothing_reached() {
-        let goals = goals(&Results::default(), &Costs::new());
+    fn goals_without_measurements_are_undecided() {
+        let goals = goals(&Results::default(), &Costs::new(), &Costs::new());
         assert!(goals.len() > 20);
         assert!(goals.iter().all(|goal| goal.is_met().is_none()));
     }
 
     #[test]
-    fn limits() {
+    fn goal_is_met_within_its_limit() {
         assert_eq!(at_least("x", 0.9, Some(0.9)).is_met(), Some(true));
         assert_eq!(at_least("x", 0.9, Some(0.89)).is_met(), Some(false));
         assert_eq!(at_most("x", 2.0, Some(2.1)).is_met(), Some(false));

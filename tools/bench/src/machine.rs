@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where it was measured, and with what.
+//! The machine of a measurement, and the versions of the software.
 
 use std::fs;
 use std::path::Path;
@@ -19,26 +19,26 @@ pub struct Machine {
     pub qemu: String,
     /// The begin of the SHA-256 of scif.ko.
     pub module: String,
-    /// How many times as long as on the reference machine things take, before and after.
+    /// The factor by which operations are slower than on the reference machine, before and after.
     pub slowness: [f64; 2],
     /// The load of the machine, before and after: other work beside it.
     pub load: [f64; 2],
 }
 
-/// Of this machine now.
+/// Returns the present load of this machine.
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split(' ').next().and_then(|word| word.parse().ok());
     first.unwrap_or(0.0)
 }
 
-/// How slow the lab is now; 0 if that cannot be found out.
+/// Returns how slow the lab is now; 0 if that can't be measured.
 pub fn slowness(lab: &Lab) -> f64 {
     lab.measure_speed(0).map_or(0.0, |speed| speed.factor)
 }
 
 impl Machine {
-    /// Finds out all but what is measured before and after.
+    /// Collects the facts. The caller measures slowness and load before and after.
     pub fn of(lab: &Lab, module: &Path, slowness: [f64; 2], load: [f64; 2]) -> Machine {
         let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// The value of the first line "NAME : VALUE".
+/// Returns the value of the first line "NAME : VALUE".
 fn field(text: &str, name: &str) -> String {
     text.lines()
         .find_map(|line| {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields() {
+    fn field_returns_the_first_value_of_its_name() {
         let text = "processor\t: 0\nmodel name\t: A: fast one\nmodel name\t: B\n";
         assert_eq!(field(text, "model name"), "A: fast one");
         assert_eq!(field(text, "none"), "");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `lab-bench`: boots two nodes and measures SCIF and what it is compared with, in turns.
+//! `lab-bench`: boots two nodes and measures SCIF and its references, in turns.
 //!
-//! Everything runs in one lab and in one go, A B A B, for several rounds, and what is compared are
-//! medians: a machine that is shared with others is slower for all of them. Nothing fails here because
-//! it is slow; counts that must not grow are tests (`tests/`).
+//! All measurements run in one lab and in turns, A B A B, for several rounds. The medians are
+//! compared, because other work on the machine slows all measurements down. The benchmark does not
+//! fail if a figure is bad. Tests check counts that must not grow (`tests/`).
 
 mod counts;
 mod figures;
@@ -11,6 +11,8 @@ mod goals;
 mod machine;
 mod many;
 mod modes;
+mod net;
+mod net_setup;
 mod paced;
 mod pairs;
 mod parameters;
@@ -22,6 +24,7 @@ mod run;
 mod setup;
 mod sisci;
 
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -39,27 +42,28 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::rounds::Round;
 
-/// Measures SCIF and what it is compared with.
+/// Measure SCIF and its references.
 #[derive(Parser)]
 #[command(name = "lab-bench", version)]
 struct Arguments {
-    /// Less of everything: below three minutes.
+    /// Measure less, in less than three minutes.
     #[arg(long)]
     short: bool,
-    /// Another number of rounds.
+    /// The number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Measure nothing but the pairs of the table whose name contains this; "SISCI" for those of SISCI,
-    /// "modes" for the modes of the aperture, "paced" for what takes engines and links that take time.
+    /// Measure only the pairs of the table whose name contains this text. "SISCI" stands for the
+    /// pairs of SISCI, "modes" for the modes of the aperture, "paced" for measurements with
+    /// engines and links that take time, and "IP" for network devices.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// How often each pair of the table is measured.
+    /// The number of measurements of each pair of the table.
     #[arg(long)]
     turns: Option<usize>,
-    /// Which kernel the guests boot.
+    /// The kernel that the guests boot.
     #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     kernel: Flavour,
-    /// Where the report goes.
+    /// The folder of the report.
     #[arg(long, default_value = "build/bench")]
     output: PathBuf,
 }
@@ -86,7 +90,7 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", started.elapsed().as_secs_f64());
     if let Some(only) = &arguments.only {
-        return part(only, arguments.kernel, &plan, &say);
+        return part(only, arguments.kernel, &plan, &arguments.output, &say);
     }
     let load = machine::load();
     let (lab, server) = boot(arguments.kernel, &say)?;
@@ -97,18 +101,23 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     let machine = Machine::of(&lab, &module, slowness, [load, machine::load()]);
     server.signal(2);
     drop(lab);
+    let mut net_counts = counts::Costs::new();
     if plan.many {
         say("paced engines and links");
         failures.extend(paced::run(arguments.kernel, &plan, &mut results));
         say("modes of the aperture");
         failures.extend(modes::run(arguments.kernel, &plan, &mut results));
+        let (costs, more) = net::run(arguments.kernel, &plan, &mut results, &say);
+        failures.extend(more);
+        net_counts = costs;
     }
     let report = Report {
         machine,
         rounds: plan.rounds,
         seconds: plan.seconds,
-        goals: goals::goals(&results, &counts),
+        goals: goals::goals(&results, &counts, &net_counts),
         counts,
+        net_counts,
         results,
         failures,
     };
@@ -124,23 +133,30 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The lab with all that SCIF is compared with, and its server.
+/// Boots the lab with SCIF, its server and all references.
 fn boot(kernel: Flavour, say: &dyn Fn(&str)) -> Result<(Lab, Process)> {
     say("booting two nodes");
     let name = format!("bench-{}", std::process::id());
     let lab = Lab::start(setup::config(&name, kernel), &Silent)?;
-    say("loading SCIF and what it is compared with");
+    say("loading SCIF and its references");
     setup::load(&lab)?;
     let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
     Ok((lab, server))
 }
 
-/// Measures only that, and prints it.
-fn part(only: &str, kernel: Flavour, plan: &Plan, say: &dyn Fn(&str)) -> Result<()> {
+/// Measures only one part, prints it, and draws its charts.
+fn part(only: &str, kernel: Flavour, plan: &Plan, output: &Path, say: &dyn Fn(&str)) -> Result<()> {
     let mut results = Results::default();
     let failures = match only {
         "modes" => modes::run(kernel, plan, &mut results),
         "paced" => paced::run(kernel, plan, &mut results),
+        "IP" => {
+            let (costs, failures) = net::run(kernel, plan, &mut results, say);
+            for (name, cost) in costs {
+                println!("{name}: {cost:.3?}");
+            }
+            failures
+        }
         _ => {
             let (lab, server) = boot(kernel, say)?;
             match only {
@@ -151,6 +167,7 @@ fn part(only: &str, kernel: Flavour, plan: &Plan, say: &dyn Fn(&str)) -> Result<
             Vec::new()
         }
     };
+    report::draw(&results, output)?;
     for figure in results.figures() {
         print!("{figure}:\n{}", results.values(&figure));
     }
@@ -181,7 +198,7 @@ fn measure(
     sisci::run(lab, plan, &mut results, say)?;
     let mut failures = Vec::new();
     if plan.many {
-        say("what is measured once");
+        say("measurements that are made once");
         failures = many::run(lab, &mut results);
     }
     Ok((counts, results, failures))

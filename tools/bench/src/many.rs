@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What takes long and is measured once or a few times: ten thousand connections, a hundred thousand windows,
-//! and several threads and connections at once.
+//! Measurements that take long and are made once or a few times: ten thousand connections, a
+//! hundred thousand windows, and several threads and connections at once.
 
 use anyhow::Result;
 use lab::Lab;
@@ -11,21 +11,22 @@ use serde_json::Value;
 use crate::figures::*;
 use crate::run;
 
-/// How many connections.
+/// Number of connections.
 const CONNECTIONS_OPEN: u64 = 10_000;
 
-/// How often that many are made. A slow moment of the machine at the beginning or in the end is one of these only.
+/// Number of times that the connections are made. A slow moment of the machine at the begin or the
+/// end affects only one of these.
 const CONNECTIONS_TIMES: usize = 3;
 
-/// Bytes of a ring that has not been used.
+/// Size of a ring that has not been used, in bytes.
 const RING_AT_FIRST: f64 = 4096.0;
 
 type Part = fn(&Lab, &mut Results) -> Result<()>;
 
-/// Measures what it can, and says what it could not.
+/// Measures all parts. Returns the failures.
 pub fn run(lab: &Lab, results: &mut Results) -> Vec<String> {
-    // Connections first: what others have given back to the kernel's caches would be used again, and
-    // their memory would seem to be nothing.
+    // Connections come first: later they would use memory that other parts have returned to the
+    // kernel's caches, and would seem to need no memory.
     let parts: [(&str, Part); 4] = [
         ("many connections", connections),
         ("scaling", scaling),
@@ -106,7 +107,7 @@ fn windows(lab: &Lab, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Free memory of a node, in bytes.
+/// Returns the free memory of a node, in bytes.
 fn available(lab: &Lab, node: usize) -> Result<f64> {
     let text = lab.node(node).read("/proc/meminfo")?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
@@ -114,7 +115,8 @@ fn available(lab: &Lab, node: usize) -> Result<f64> {
     Ok(kilobytes.unwrap_or(f64::NAN) * 1024.0)
 }
 
-/// Looks at the memory of node 1, the server, the first time: all connections are there at the end.
+/// Measures connections. The first time it also measures the memory of node 1, the server: at the
+/// end all connections are open.
 fn connections(lab: &Lab, results: &mut Results) -> Result<()> {
     let before = available(lab, 1)?;
     let least = std::thread::scope(|scope| {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a mode of the aperture costs: the same in each of them, in turns.
+//! The cost of the aperture's modes: the same measurements in each mode, in turns.
 //!
-//! A mode belongs to a link, and the module has one for all its links. So it is loaded anew for each turn, and gets
-//! one of the bridges that the nodes have, one for each aperture. Arena takes an IOMMU, and with that windows that
-//! trap: it is compared with flat over such windows, by engine.
+//! A mode belongs to a link, and the module has one mode for all its links. So the module is loaded
+//! anew for each turn, and gets one of the nodes' bridges, of which there is one for each aperture.
+//! The arena mode needs an IOMMU, and so windows that trap. It is compared with the flat mode over
+//! such windows, by engine.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -24,27 +25,27 @@ use crate::plan::SIZE_PAGE;
 use crate::run;
 use crate::setup;
 
-/// How often each is measured, at most.
+/// Largest number of turns of each measurement.
 const TURNS: usize = 5;
 
-/// How often a rate is measured in each of them: for a fraction of a second now and then all is several times as fast, or
-/// as slow.
+/// Number of measurements of a rate in each turn: now and then everything is several times as fast
+/// or as slow for a fraction of a second.
 const RUNS: usize = 4;
 
-/// Where the kernel finds contiguous memory, to which small windows lead.
+/// The address where the kernel finds contiguous memory, to which small windows lead.
 const CONTIGUOUS: u64 = 256 << 20;
 
-/// The windows of the arena's bridge, and one that covers all memory of a node.
+/// The size of the arena's windows, and of one that covers all memory of a node.
 const ARENA_WINDOW: u64 = 64 << 20;
 const ALL_MEMORY: u64 = 1 << 30;
 
-/// One way of loading the module.
+/// A way of loading the module.
 #[derive(Clone, Copy)]
 struct Way {
-    /// Under which it is entered.
+    /// The line under which its values are entered.
     line: &'static str,
     parameters: &'static str,
-    /// Which of the links between the nodes it gets.
+    /// The link whose bridge the module gets.
     link: usize,
 }
 
@@ -72,7 +73,7 @@ const ARENA: Way = Way {
     link: 0,
 };
 
-/// Measures what it can, and says what it could not.
+/// Measures all modes. Returns the failures.
 pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     let turns = plan.turns.min(TURNS);
     let mut failures = Vec::new();
@@ -85,13 +86,13 @@ pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     failures
 }
 
-/// As [`setup::with_module`], with one of the bridges.
+/// Works with the module loaded in this way, like [`setup::with_module`].
 fn with_way(lab: &Lab, way: Way, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let bind = |node| setup::bind_link(lab, node, "scif", way.link);
     setup::with_module(lab, way.parameters, bind, work)
 }
 
-/// In this order, or the other way round.
+/// Returns the elements in this order, or in reverse order every second turn.
 fn in_turn<T, const N: usize>(turn: usize, mut all: [T; N]) -> [T; N] {
     if turn % 2 == 1 {
         all.reverse();
@@ -113,12 +114,12 @@ fn write(lab: &Lab, by: &str, seconds: f64, mut enter: impl FnMut(f64)) -> Resul
     Ok(())
 }
 
-/// By the engines on both sides.
+/// Enters rates of writes by the engines on both sides.
 fn write_by_engine(lab: &Lab, seconds: f64, enter: impl FnMut(f64)) -> Result<()> {
     parameters::with(lab, BY_ENGINE, || write(lab, "--dma", seconds, enter))
 }
 
-/// What a program copies from one place of its memory to another, in bytes per second.
+/// Returns how fast a program copies from one place of its memory to another, in bytes per second.
 fn local_copy(lab: &Lab, seconds: f64) -> Result<f64> {
     let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
     let copies = run::reference(lab, &["memory", &seconds, &size])?;
@@ -126,7 +127,7 @@ fn local_copy(lab: &Lab, seconds: f64) -> Result<f64> {
     Ok(SIZE_LARGE as f64 / copy_ns.context("nothing was copied")? * 1e9)
 }
 
-/// How long it takes to register and unregister a page, in microseconds.
+/// Returns the time to register and unregister a page, in microseconds.
 fn window(lab: &Lab) -> Result<f64> {
     let size = SIZE_PAGE.to_string();
     let report = run::bench(
@@ -167,7 +168,7 @@ fn bounce(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) ->
     Ok(())
 }
 
-/// With a lab for each, of which one does nothing while the other is measured.
+/// Compares arena with flat. Each has a lab of its own, which is idle while the other is measured.
 fn arena(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) -> Result<()> {
     let trapped = |size| Windows::Trapped { size };
     let behind_iommu = start(Config {

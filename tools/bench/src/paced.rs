@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is of interest only where engines and links take time as hardware does: in labs of their own,
-//! with the link model.
+//! Measurements that only make sense where engines and links take time as hardware does: in labs of
+//! their own, with the link model.
 //!
-//! As the emulated engines are otherwise as fast as the processors are, four of them on two processors
-//! would not be faster than one, and reading across the link would cost what writing does.
+//! Without the model, emulated engines are as fast as the CPUs. So four engines on two CPUs would
+//! not be faster than one, and a read across the link would cost the same as a write.
 
 use anyhow::Result;
 use lab::Config;
@@ -19,24 +19,24 @@ use crate::plan::SIZE_LARGE;
 use crate::run;
 use crate::setup;
 
-/// What an engine copies in a second, before it is slowed down: four are far below what the machine
-/// can do.
+/// Bytes per second that an engine copies, before it is slowed down: four engines are far below the
+/// limit of the machine.
 const ENGINE_RATE: u64 = 1_000_000_000;
 
-/// How often everything is measured here, at most: the module is loaded anew each time.
+/// Largest number of rounds here: the module is loaded anew each time.
 const ROUNDS: usize = 3;
 
-/// How often each direction is measured in a round.
+/// Number of measurements of each direction in a round.
 const DIRECTION_TURNS: usize = 4;
 
-/// Seconds for each measurement with channels that are slow: what is in flight at first takes one alone most of
-/// a second.
+/// Seconds for each measurement with slow channels: a single channel needs most of a second for the
+/// copies that are in flight at first.
 const SLOW_SECONDS: f64 = 2.0;
 
-/// How many channels are compared with one.
+/// Number of channels that are compared with one.
 const CHANNELS: usize = 4;
 
-/// Measures what it can, and says what it could not.
+/// Measures all parts. Returns the failures.
 pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     let rounds = plan.rounds.min(ROUNDS);
     let mut failures = Vec::new();
@@ -49,13 +49,14 @@ pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     failures
 }
 
-/// As [`setup::with_module`], with all of its bridges.
+/// Works with the module loaded with this parameter and all of its bridges.
 fn with_module(lab: &Lab, parameter: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let parameters = format!("allow_flat=1 {parameter}");
     setup::with_module(lab, &parameters, |_| Ok(()), work)
 }
 
-/// Writes on four connections, with one channel and with four, each as fast as an engine is.
+/// Measures writes on four connections, with one channel and with four channels, each at the speed
+/// of an engine.
 fn channels(kernel: Flavour, rounds: usize, results: &mut Results) -> Result<()> {
     let config = Config {
         dma_channels: CHANNELS,
@@ -64,19 +65,19 @@ fn channels(kernel: Flavour, rounds: usize, results: &mut Results) -> Result<()>
     };
     let lab = Lab::start(config, &Silent)?;
     let connections = CHANNELS.to_string();
-    let what = ["write-bw", "1", "--dma", "--connections", &connections];
+    let arguments = ["write-bw", "1", "--dma", "--connections", &connections];
     for _ in 0..rounds {
         for count in [1, CHANNELS] {
             let mut enter = |rate| results.add(ENGINES, SCIF_DMA_HUGE, count as u64, rate);
             with_module(&lab, &format!("dma_channels={count}"), || {
-                run::copies(&lab, &what, SLOW_SECONDS, &mut enter)
+                run::copies(&lab, &arguments, SLOW_SECONDS, &mut enter)
             })?;
         }
     }
     Ok(())
 }
 
-/// Reads and writes over a link where a read waits for its answer.
+/// Measures reads and writes over a link where a read waits for its answer.
 fn directions(kernel: Flavour, seconds: f64, rounds: usize, results: &mut Results) -> Result<()> {
     let config = Config {
         dma_channels: 1,
@@ -85,13 +86,14 @@ fn directions(kernel: Flavour, seconds: f64, rounds: usize, results: &mut Result
     };
     let lab = Lab::start(config, &Silent)?;
     with_module(&lab, "", || {
-        // More often than others: the engine is a thread of the emulator's, which gets a processor or not.
+        // More often than elsewhere: the engine is a thread of the emulator, which may have to wait
+        // for a CPU.
         for round in 0..DIRECTION_TURNS * rounds {
             let mut directions = [("write-bw", MODEL_WRITE), ("read-bw", MODEL_READ)];
             directions.rotate_left(round % 2);
-            for (what, line) in directions {
+            for (benchmark, line) in directions {
                 let enter = |rate| results.add(MODEL, line, SIZE_LARGE, rate);
-                run::copies(&lab, &[what, "1", "--dma"], seconds, enter)?;
+                run::copies(&lab, &[benchmark, "1", "--dma"], seconds, enter)?;
             }
         }
         Ok(())

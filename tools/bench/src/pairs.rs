@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What must be reached, measured in pairs: ours and what it is compared with, one right after the
-//! other, in turns and in turned order, many times.
+//! The goals, measured in pairs: SCIF and its reference, one right after the other, in turns and in
+//! turned order, many times.
 //!
-//! A machine that is shared with others is slow for seconds and fast for others. Two things that are
-//! measured seconds apart can't be compared then; two that are neighbours can, and of many such ratios
-//! the middle one tells.
+//! A machine that is shared with other work is slow for some seconds and fast for others. Two
+//! values that are measured seconds apart can't be compared then. Two neighbours can, and the
+//! median of many such ratios counts.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -29,34 +29,35 @@ use crate::raw::Raw;
 use crate::run;
 use crate::setup;
 
-/// Seconds for one of the two.
+/// Seconds for one half of a pair.
 const SECONDS: f64 = 0.15;
 
-/// Seconds before that.
+/// Seconds of warm-up.
 const WARM_UP: &str = "0.03";
 
-/// The same for a stream, of SCIF and of TCP: rings and windows grow first, and both ends have to get
-/// going.
+/// Seconds of warm-up for a stream, of SCIF and of TCP: rings and windows grow first, and both ends
+/// need time to start.
 const WARM_UP_STREAM: &str = "0.2";
 
-/// Measures one of the two.
+/// A function that measures one half.
 type Half<'a> = fn(&Bench<'a>, u64) -> Result<f64>;
 
-/// Two things to compare.
+/// Two values to compare.
 struct Pair<'a> {
-    /// Under which the ratio is entered, in [`PAIRS`].
+    /// The name under which the ratio is entered, in [`PAIRS`].
     name: &'static str,
     size: u64,
-    /// For both.
+    /// The setting of the module for both halves.
     setting: Option<Setting>,
     ours: Half<'a>,
     theirs: Half<'a>,
-    /// How often in each turn.
+    /// Number of measurements in each turn.
     times: usize,
 }
 
 impl Pair<'_> {
-    /// For what differs much from time to time, as the speed of stores does by where memory lies.
+    /// Sets the number of measurements, for values that vary much, as the speed of stores varies
+    /// with the place of memory.
     const fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
@@ -80,7 +81,7 @@ const fn pair<'a>(
     }
 }
 
-/// Those that every plan has.
+/// Returns the pairs that every plan has.
 fn all<'a>() -> Vec<Pair<'a>> {
     vec![
         pair(
@@ -279,7 +280,7 @@ pub fn run(
     Ok(())
 }
 
-/// What can be measured, each in the unit of what it is compared with.
+/// The halves, each in the unit of its reference.
 struct Bench<'a> {
     lab: &'a Lab,
 }
@@ -289,7 +290,7 @@ impl<'a> Bench<'a> {
         (0..pair.times).try_for_each(|time| self.compare_once(pair, turn + time, results))
     }
 
-    /// Ours first, or, every second time, last.
+    /// Makes one comparison. The order alternates: SCIF is measured first, then last.
     fn compare_once(&self, pair: &Pair<'a>, turn: usize, results: &mut Results) -> Result<()> {
         let measure = |half: Half<'a>| {
             half(self, pair.size).with_context(|| format!("{}, {}", pair.name, pair.size))
@@ -312,14 +313,14 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One row of the tool's report.
-    fn row(&self, what: &str, peer: &str, size: u64, options: &[&str]) -> Result<Value> {
+    /// Returns one row of the tool's report.
+    fn row(&self, benchmark: &str, peer: &str, size: u64, options: &[&str]) -> Result<Value> {
         let (seconds, sizes) = (SECONDS.to_string(), size.to_string());
-        let warm_up = match what {
+        let warm_up = match benchmark {
             "send-bw" => WARM_UP_STREAM,
             _ => WARM_UP,
         };
-        let mut arguments = vec![what, peer, "--seconds", &seconds, "--warm-up", warm_up];
+        let mut arguments = vec![benchmark, peer, "--seconds", &seconds, "--warm-up", warm_up];
         if size != NO_SIZE {
             arguments.extend(["--sizes", &sizes]);
         }
@@ -328,31 +329,31 @@ impl<'a> Bench<'a> {
         Ok(report["results"][0].clone())
     }
 
-    fn rate(&self, what: &str, peer: &str, size: u64, options: &[&str]) -> Result<f64> {
-        let row = self.row(what, peer, size, options)?;
+    fn rate(&self, benchmark: &str, peer: &str, size: u64, options: &[&str]) -> Result<f64> {
+        let row = self.row(benchmark, peer, size, options)?;
         row["bytes_per_second"].as_f64().context("no throughput")
     }
 
-    fn each(&self, what: &str, peer: &str, size: u64, options: &[&str]) -> Result<f64> {
-        let row = self.row(what, peer, size, options)?;
+    fn each(&self, benchmark: &str, peer: &str, size: u64, options: &[&str]) -> Result<f64> {
+        let row = self.row(benchmark, peer, size, options)?;
         row["us_per_operation"].as_f64().context("no operation")
     }
 
     fn median(
         &self,
-        what: &str,
+        benchmark: &str,
         peer: &str,
         size: u64,
         options: &[&str],
         part: &str,
     ) -> Result<f64> {
-        median_of(&self.row(what, peer, size, options)?, part)
+        median_of(&self.row(benchmark, peer, size, options)?, part)
     }
 
-    fn by_engine(&self, what: &str, size: u64, more: &[&str]) -> Result<f64> {
+    fn by_engine(&self, benchmark: &str, size: u64, more: &[&str]) -> Result<f64> {
         let depth = DEPTH.to_string();
         let options = [&["--dma", "--depth", &depth], more].concat();
-        self.rate(what, "1", size, &options)
+        self.rate(benchmark, "1", size, &options)
     }
 
     fn write_dma(&self, size: u64) -> Result<f64> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much is measured: the whole, or what takes less than three minutes.
+//! The amount of measurements: all, or as many as take less than three minutes.
 
-/// How much to measure.
+/// The measurements to make, and their lengths.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How often everything is measured, in turn.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How often each pair of what must be reached is measured.
+    /// Number of measurements of each pair of the goals.
     pub turns: usize,
     /// Seconds for each size.
     pub seconds: f64,
@@ -16,23 +16,23 @@ pub struct Plan {
     pub small: Vec<u64>,
     /// Sizes of windows.
     pub windows: Vec<u64>,
-    /// The size of a window whose bytes cost more than all else that there is to register one.
+    /// The size of a window whose bytes cost more than the rest of its registration.
     pub bulk_window: u64,
-    /// What takes long and is measured once: many connections, many windows, scaling.
+    /// Whether to make the long measurements: many connections, many windows, scaling.
     pub many: bool,
 }
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 
-/// The sizes that what must be reached is about; every plan has them.
+/// The sizes of the goals, which every plan has.
 pub const SIZE_SMALL: u64 = 64;
 pub const SIZE_PAGE: u64 = 4 * K;
 pub const SIZE_MIDDLE: u64 = 64 * K;
 pub const SIZE_LARGE: u64 = M;
 
 impl Plan {
-    /// What takes less than three minutes.
+    /// Returns the plan that takes less than three minutes.
     pub fn short() -> Plan {
         Plan {
             rounds: 1,
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// Everything.
+    /// Returns the plan of all measurements.
     pub fn whole() -> Plan {
         Plan {
             rounds: 3,
@@ -80,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// For the command line of the tool.
+    /// Returns sizes for the command line of the tool.
     pub fn list(sizes: &[u64]) -> String {
         let words: Vec<String> = sizes.iter().map(u64::to_string).collect();
         words.join(",")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What SCIF is compared with where there is nothing in between: the reference modules, and
+//! The references that measure hardware without SCIF in between: the reference modules, and
 //! raw_reference.
 
 use anyhow::Context;
@@ -12,16 +12,16 @@ use crate::run;
 use crate::setup;
 use crate::setup::Bridge;
 
-/// In flight, here and for SCIF.
+/// Copies in flight, here and for SCIF.
 pub const DEPTH: u32 = 8;
 
-/// No descriptor of the reference's engine is longer.
+/// Largest descriptor of the reference's engine.
 pub const LARGEST_PIECE: u64 = 4 << 20;
 
 /// The references of a lab.
 pub struct Raw<'a> {
     pub lab: &'a Lab,
-    /// For each measurement.
+    /// Seconds for each measurement.
     pub seconds: f64,
 }
 
@@ -38,11 +38,12 @@ fn field(line: &Value, name: &str) -> f64 {
 }
 
 impl Raw<'_> {
-    /// DMA, as often as fits into the time; a few tell how often that is. Returns bytes per second.
+    /// Measures DMA for the given time; a few copies first tell how many fit. Returns bytes per
+    /// second.
     pub fn dma(&self, way: &str, size: u64, piece: u64) -> Result<f64> {
         let once = |count: u64| -> Result<(f64, f64)> {
-            let what = format!("{way} {size} {DEPTH} {count} {piece}");
-            let text = run::write_and_read(self.lab, "/sys/kernel/debug/raw_dma/run", &what)?;
+            let order = format!("{way} {size} {DEPTH} {count} {piece}");
+            let text = run::write_and_read(self.lab, "/sys/kernel/debug/raw_dma/run", &order)?;
             Ok((run::number(&text, "bytes ")?, run::number(&text, "ns ")?))
         };
         let (bytes, ns) = once(u64::from(DEPTH) * 2)?;
@@ -52,7 +53,7 @@ impl Raw<'_> {
         Ok(bytes / ns * 1e9)
     }
 
-    /// The aperture, mapped by a program.
+    /// Measures the aperture, mapped by a program.
     pub fn aperture(&self, sizes: &[u64]) -> Result<Vec<Aperture>> {
         let file = format!(
             "/sys/bus/pci/devices/{}/resource4_wc",
@@ -75,29 +76,31 @@ impl Raw<'_> {
         found.collect()
     }
 
-    /// The same for one size.
+    /// Measures the aperture for one size.
     pub fn aperture_of(&self, size: u64) -> Result<Aperture> {
         self.aperture(&[size])?.pop().context("no size")
     }
 
-    /// An ioctl that does nothing, in microseconds.
+    /// Measures an ioctl that does nothing, in microseconds.
     pub fn call(&self) -> Result<f64> {
         let lines = run::reference(self.lab, &["ioctl", "20000"])?;
         let line = lines.first().context("no call")?;
         Ok(field(line, "call_ns") / 1e3)
     }
 
-    /// A doorbell and the answer, which "interrupt" or "thread" gives: the median in microseconds.
-    pub fn doorbell(&self, who: &str, count: u32) -> Result<f64> {
+    /// Measures a doorbell and its answer, which "interrupt" or "thread" gives. Returns the median
+    /// in microseconds.
+    pub fn doorbell(&self, answerer: &str, count: u32) -> Result<f64> {
         let file = format!(
             "/sys/kernel/debug/raw_doorbell/{}/run",
             Bridge::Doorbell.device()
         );
-        let text = run::write_and_read(self.lab, &file, &format!("{who} {count}"))?;
+        let text = run::write_and_read(self.lab, &file, &format!("{answerer} {count}"))?;
         Ok(run::number(&text, "p50_ns ")? / 1e3)
     }
 
-    /// Sizes, and how long pin and unpin take, in microseconds, with "small" or "huge" pages.
+    /// Returns sizes, and the time to pin and unpin them in microseconds, with "small" or "huge"
+    /// pages.
     pub fn pin_and_unpin(&self, pages: &str, sizes: &[u64]) -> Result<Vec<(u64, f64)>> {
         let sizes = Plan::list(sizes);
         let mut arguments = vec!["pin", pages, "200"];

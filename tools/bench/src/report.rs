@@ -33,6 +33,13 @@ const CHARTS: &[Chart] = &[
         "connections",
     ),
     chart(ENGINES, "channels", "bytes per second", "DMA channels"),
+    chart(NET_MTU, "net-mtu", "bytes per second", "bytes of the MTU"),
+    chart(
+        NET_MESSAGE,
+        "net-message",
+        "bytes per second",
+        "bytes of a write",
+    ),
 ];
 
 const fn chart(
@@ -50,7 +57,7 @@ const fn chart(
     }
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Serialize)]
 pub struct Report {
     pub machine: Machine,
@@ -58,8 +65,10 @@ pub struct Report {
     pub seconds: f64,
     pub goals: Vec<Goal>,
     pub counts: Costs,
+    /// The counts of network devices.
+    pub net_counts: Costs,
     pub results: Results,
-    /// What could not be measured, and why.
+    /// The failures, with their reasons.
     pub failures: Vec<String>,
 }
 
@@ -68,17 +77,12 @@ impl Report {
     pub fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         fs::write(folder.join("report.json"), serde_json::to_vec_pretty(self)?)?;
-        let mut drawn = Vec::new();
-        for chart in CHARTS {
-            if charts::draw(chart, &self.results, folder)? {
-                drawn.push(chart.file);
-            }
-        }
+        let drawn = draw(&self.results, folder)?;
         fs::write(folder.join("report.html"), self.page(&drawn))?;
         Ok(())
     }
 
-    /// The table of what must be reached, for a terminal.
+    /// Returns the table of the goals, for a terminal.
     pub fn table(&self) -> String {
         let rows: Vec<[String; 4]> = self.goals.iter().map(Goal::cells).collect();
         let width = |column: usize| {
@@ -129,7 +133,9 @@ impl Report {
         for file in charts {
             let _ = writeln!(page, "<p><img src=\"{file}.svg\" alt=\"{file}\"></p>");
         }
-        self.add_counts(&mut page);
+        let counts = "Counts for one operation, both nodes together";
+        add_counts(&mut page, counts, &self.counts);
+        add_counts(&mut page, "The same of network devices", &self.net_counts);
         self.add_numbers(&mut page);
         if !self.failures.is_empty() {
             page.push_str("<h2>Not measured</h2>\n<ul>\n");
@@ -163,28 +169,6 @@ impl Report {
         page.push_str("</table>\n");
     }
 
-    fn add_counts(&self, page: &mut String) {
-        page.push_str(
-            "<h2>Counts for one operation, both nodes together</h2>\n<table><tr><th>Operation</th><th>Trapped reads</th>\
-             <th>Trapped writes</th><th>Doorbells</th><th>Interrupts</th><th>Descriptors</th><th>Sleeps of the client</th></tr>\n",
-        );
-        for (name, cost) in &self.counts {
-            let _ = writeln!(
-                page,
-                "<tr><td>{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td>\
-                 <td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td></tr>",
-                escaped(name),
-                cost.trapped_reads,
-                cost.trapped_writes,
-                cost.doorbells,
-                cost.interrupts,
-                cost.descriptors,
-                cost.sleeps
-            );
-        }
-        page.push_str("</table>\n");
-    }
-
     fn add_numbers(&self, page: &mut String) {
         page.push_str("<h2>Medians</h2>\n");
         for figure in self.results.figures() {
@@ -204,6 +188,41 @@ impl Report {
             page.push_str("</table>\n");
         }
     }
+}
+
+fn add_counts(page: &mut String, title: &str, costs: &Costs) {
+    let _ = writeln!(page, "<h2>{title}</h2>");
+    page.push_str(
+        "<table><tr><th>Operation</th><th>Trapped reads</th>\
+         <th>Trapped writes</th><th>Doorbells</th><th>Interrupts</th><th>Descriptors</th><th>Sleeps of the client</th></tr>\n",
+    );
+    for (name, cost) in costs {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td>\
+             <td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td><td class=\"n\">{:.2}</td></tr>",
+            escaped(name),
+            cost.trapped_reads,
+            cost.trapped_writes,
+            cost.doorbells,
+            cost.interrupts,
+            cost.descriptors,
+            cost.sleeps
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+/// Draws the charts that have values. Returns the names of their files.
+pub fn draw(results: &Results, folder: &Path) -> Result<Vec<&'static str>> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut drawn = Vec::new();
+    for chart in CHARTS {
+        if charts::draw(chart, results, folder)? {
+            drawn.push(chart.file);
+        }
+    }
+    Ok(drawn)
 }
 
 fn rounded(value: f64) -> String {
@@ -246,15 +265,16 @@ mod tests {
             },
             rounds: 1,
             seconds: 1.0,
-            goals: goals(&results, &counts),
+            goals: goals(&results, &counts, &counts),
             counts,
+            net_counts: Costs::new(),
             results,
             failures: vec!["<nothing>".to_owned()],
         }
     }
 
     #[test]
-    fn the_table_has_a_line_for_each_goal() {
+    fn report_table_has_a_line_for_each_goal() {
         let report = report();
         let table = report.table();
         assert_eq!(table.lines().count(), report.goals.len());
@@ -264,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_written() {
+    fn report_files_are_written() {
         let folder = std::env::temp_dir().join(format!("scif-report-{}", std::process::id()));
         report().write(&folder).unwrap();
         let page = fs::read_to_string(folder.join("report.html")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is measured in every round: ours, and right after it what it is compared with.
+//! The measurements of every round: SCIF, and right after it the reference.
 
 use anyhow::Result;
 use lab::Lab;
@@ -41,20 +41,21 @@ impl Round<'_> {
     }
 
     /// Runs the tool for the plan's time.
-    fn bench(&self, what: &str, peer: &str, options: &[&str]) -> Result<serde_json::Value> {
+    fn bench(&self, benchmark: &str, peer: &str, options: &[&str]) -> Result<serde_json::Value> {
         let seconds = self.plan.seconds.to_string();
-        let mut arguments = vec![what, peer, "--seconds", &seconds, "--warm-up", "0.05"];
+        let mut arguments = vec![benchmark, peer, "--seconds", &seconds, "--warm-up", "0.05"];
         arguments.extend(options);
         run::bench(self.lab, &arguments)
     }
 
-    fn copies(&mut self, what: &str, way: &str, figure: &str) -> Result<()> {
+    fn copies(&mut self, benchmark: &str, way: &str, figure: &str) -> Result<()> {
         let sizes = Plan::list(&self.plan.sizes);
         let depth = DEPTH.to_string();
         let options = ["--dma", "--depth", &depth, "--sizes", &sizes];
         for (line, more) in [(SCIF_DMA_HUGE, &["--huge-pages"][..]), (SCIF_DMA, &[])] {
             let options = [&options[..], more].concat();
-            let report = parameters::with(self.lab, BY_ENGINE, || self.bench(what, "1", &options))?;
+            let report =
+                parameters::with(self.lab, BY_ENGINE, || self.bench(benchmark, "1", &options))?;
             run::add_rates(self.results, figure, line, &report);
         }
         for &size in &self.plan.sizes {
@@ -64,13 +65,14 @@ impl Round<'_> {
                 size,
                 self.raw().dma(way, size, LARGEST_PIECE)?,
             );
-            // As SCIF has to where memory is scattered; the ring of the engine takes no more.
+            // SCIF must copy by pages where memory is scattered; the ring of the engine takes no
+            // more.
             if size <= SIZE_MIDDLE {
                 let rate = self.raw().dma(way, size, 4096)?;
                 self.results.add(figure, RAW_DMA_PAGES, size, rate);
             }
         }
-        let report = self.bench(what, "1", &["--cpu", "--sizes", &sizes])?;
+        let report = self.bench(benchmark, "1", &["--cpu", "--sizes", &sizes])?;
         run::add_rates(self.results, figure, SCIF_CPU, &report);
         let mut options = vec!["--sizes", &sizes];
         if way == "read" {
@@ -124,9 +126,9 @@ impl Round<'_> {
             self.bench("send-lat", "1", &["--sizes", &sizes])
         })?;
         run::add_medians(self.results, TRIP, SCIF_ASLEEP, &report, "round trip");
-        for (line, who) in [(RAW_DOORBELL, "interrupt"), (RAW_DOORBELL_THREAD, "thread")] {
-            // They have no size, but belong beside the smallest message.
-            let us = self.raw().doorbell(who, 1000)?;
+        for (line, answerer) in [(RAW_DOORBELL, "interrupt"), (RAW_DOORBELL_THREAD, "thread")] {
+            // These values have no size, but belong beside the smallest message.
+            let us = self.raw().doorbell(answerer, 1000)?;
             self.results.add(TRIP, line, 8, us);
         }
         let report = self.bench("send-lat", &tcp, &over_tcp)?;
@@ -192,7 +194,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The kernel's own: 64 KiB at a time, one thread.
+    /// Measures the kernel's own ntb_perf: 64 KiB at a time, one thread.
     fn perf(&mut self) -> Result<()> {
         for (line, by_engine) in [(NTB_PERF, "0"), (NTB_PERF_DMA, "1")] {
             let parameters = "/sys/module/ntb_perf/parameters";
@@ -213,14 +215,14 @@ impl Round<'_> {
     }
 }
 
-/// Of a line such as "0: copied 1048576 bytes in 1234 usecs, 849 MBytes/s".
+/// Parses a line such as "0: copied 1048576 bytes in 1234 usecs, 849 MBytes/s".
 fn perf_rate(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.contains("copied"))?;
     let numbers: Vec<f64> = line
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|word| word.parse().ok())
         .collect();
-    // The thread, the bytes, the microseconds.
+    // The numbers are the thread, the bytes, the microseconds.
     match numbers[..] {
         [_, bytes, us, ..] if us > 0.0 => Some(bytes / us * 1e6),
         _ => None,
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ntb_perf_says() {
+    fn ntb_perf_rate_is_parsed() {
         let text =
             "    Peer 0 test statistics:\n0: copied 1048576 bytes in 1000 usecs, 1048 MBytes/s\n";
         assert_eq!(perf_rate(text), Some(1_048_576_000.0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How the guests are made to measure: the tool, the programs and the files of debugfs, and what
-//! they say.
+//! Measurements in the guests: running the tool, the programs and the files of debugfs, and parsing
+//! their output.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::plan::SIZE_LARGE;
 use crate::setup;
 
-/// Runs `scif bench` in node 0; returns its report.
+/// Runs `scif bench` in node 0. Returns its report.
 pub fn bench(lab: &Lab, arguments: &[&str]) -> Result<Value> {
     let mut command = format!("ulimit -n 100000; exec {} bench", setup::tool()?);
     for argument in arguments {
@@ -29,12 +29,17 @@ pub fn bench(lab: &Lab, arguments: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("scif bench {arguments:?} said: {text}"))
 }
 
-/// Has copies of 1 MiB made, several in flight, and enters their rates in bytes per second.
-pub fn copies(lab: &Lab, what: &[&str], seconds: f64, mut enter: impl FnMut(f64)) -> Result<()> {
+/// Makes copies of 1 MiB, several in flight, and enters their rates in bytes per second.
+pub fn copies(
+    lab: &Lab,
+    arguments: &[&str],
+    seconds: f64,
+    mut enter: impl FnMut(f64),
+) -> Result<()> {
     let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
     let how = ["--depth", "8", "--huge-pages"];
     let how_much = ["--sizes", &size, "--seconds", &seconds];
-    let report = bench(lab, &[what, &how, &how_much].concat())?;
+    let report = bench(lab, &[arguments, &how, &how_much].concat())?;
     for row in rows(&report) {
         let rate = row["bytes_per_second"].as_f64();
         enter(rate.context("no rate in the report")?);
@@ -51,7 +56,7 @@ pub fn add_rates(results: &mut Results, figure: &str, line: &str, report: &Value
     }
 }
 
-/// Enters how long one operation took, all of them taken together.
+/// Enters the mean time of one operation.
 pub fn add_each(results: &mut Results, figure: &str, line: &str, report: &Value) {
     for row in rows(report) {
         if let Some(us) = row["us_per_operation"].as_f64() {
@@ -65,7 +70,7 @@ pub fn add_medians(results: &mut Results, figure: &str, line: &str, report: &Val
     add_latency(results, figure, line, report, part, "p50_us");
 }
 
-/// Enters any of the figures of a part.
+/// Enters any figure of a part.
 pub fn add_latency(
     results: &mut Results,
     figure: &str,
@@ -81,7 +86,7 @@ pub fn add_latency(
     }
 }
 
-/// Any of the figures of a part in a row of a report.
+/// Returns the figure named `which` of a part, from a row of a report.
 pub fn latency(row: &Value, part: &str, which: &str) -> Option<f64> {
     let mut parts = row["latency"].as_array()?.iter();
     parts.find(|latency| latency["part"] == part)?[which].as_f64()
@@ -95,7 +100,7 @@ fn size(row: &Value) -> u64 {
     row["size"].as_u64().unwrap_or(NO_SIZE)
 }
 
-/// Runs raw_reference in node 0; returns its lines.
+/// Runs raw_reference in node 0. Returns its lines.
 pub fn reference(lab: &Lab, arguments: &[&str]) -> Result<Vec<Value>> {
     let mut command = vec![setup::reference()?];
     command.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -110,22 +115,22 @@ pub fn reference(lab: &Lab, arguments: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-/// The value of a line "NAME VALUE".
+/// Returns the value of a line "NAME VALUE".
 pub fn number(text: &str, name: &str) -> Result<f64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         .with_context(|| format!("no {name} in:\n{text}"))
 }
 
-/// Writes to a file of node 0 what is to be done, and reads what came of it.
-pub fn write_and_read(lab: &Lab, file: &str, what: &str) -> Result<String> {
+/// Writes an order to a file of node 0, and reads the result from the same file.
+pub fn write_and_read(lab: &Lab, file: &str, order: &str) -> Result<String> {
     lab.command(
         0,
         [
             "sh",
             "-e",
             "-c",
-            &format!("echo '{what}' >{file}; cat {file}"),
+            &format!("echo '{order}' >{file}; cat {file}"),
         ],
     )?
     .timeout(lab.hang_limit(120))
@@ -139,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_understood() {
+    fn bench_reports_are_parsed() {
         let report = serde_json::json!({ "results": [
             { "size": 64, "bytes_per_second": 5.0, "us_per_operation": 2.0,
               "latency": [ { "part": "copy", "p50_us": 3.0 } ] },
@@ -157,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found() {
+    fn number_is_found_by_its_name() {
         assert_eq!(number("bytes 12\nns 34\n", "ns").unwrap(), 34.0);
         assert!(number("bytes 12\n", "ns").is_err());
     }

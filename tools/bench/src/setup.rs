@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The lab of a benchmark: two nodes with a link for SCIF, and one more for each driver that it is
-//! compared with, so that all are there at once and can take turns.
+//! The lab of a benchmark: two nodes with a link for SCIF, and one more link for each reference
+//! driver, so that all are loaded at once and can take turns.
 //!
-//! The bus of the bridges would give every bridge to the first driver that comes, so it is told
-//! not to; each driver is bound to its own. Memory that is written from outside is reserved, and
-//! what the kernel's drivers allocate for their windows is where these windows lead to.
+//! By default the bus of the bridges would give every bridge to the first driver that comes. So
+//! that is switched off, and each driver is bound to its own bridge. Memory that is written from
+//! outside is reserved. The windows lead to the memory that the kernel's drivers allocate for them.
 
 use std::path::PathBuf;
 
@@ -26,15 +26,16 @@ const PORT: u16 = 2050;
 /// The address of node 1.
 pub const TCP_PEER: &str = "10.0.0.2";
 
-/// Memory of every node that no kernel uses: from here, and so much.
+/// The begin and the size of the memory of every node that no kernel uses.
 pub const RESERVED: u64 = 640 << 20;
 pub const RESERVED_SIZE: u64 = 64 << 20;
 
-/// Where the kernel's drivers find contiguous memory first, and the size of each of their windows.
+/// The address where the kernel's drivers find contiguous memory first, and the size of each of
+/// their windows.
 const CONTIGUOUS: u64 = 256 << 20;
 const WINDOW: u64 = 2 << 20;
 
-/// Which bridge is whose.
+/// The bridges by their users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bridge {
     Scif,
@@ -44,7 +45,7 @@ pub enum Bridge {
 }
 
 impl Bridge {
-    /// The name of its PCI device.
+    /// Returns the name of its PCI device.
     pub fn device(self) -> String {
         device(self as usize)
     }
@@ -59,12 +60,12 @@ impl Bridge {
     }
 }
 
-/// The name of the PCI device of a bridge, by the number of its link.
-fn device(link: usize) -> String {
+/// Returns the name of the PCI device of a bridge, by the number of its link.
+pub fn device(link: usize) -> String {
     format!("0000:00:{:02x}.0", ntb_slot(link))
 }
 
-/// A lab for what is measured by itself, with nothing that SCIF is compared with.
+/// Returns the configuration of a lab without references, for separate measurements.
 pub fn small_config(name: &str, kernel: Flavour) -> Config {
     let name = format!("bench-{name}-{}", std::process::id());
     Config {
@@ -73,39 +74,39 @@ pub fn small_config(name: &str, kernel: Flavour) -> Config {
     }
 }
 
-/// The lab.
+/// Returns the configuration of the lab.
 pub fn config(name: &str, kernel: Flavour) -> Config {
     let window = |number: u64| Windows::Fixed {
         base: CONTIGUOUS + number * 2 * WINDOW,
         size: WINDOW,
     };
     Config {
-        // For a window of 1 GiB.
+        // This is enough for a window of 1 GiB.
         memory: 2048,
-        // One for SCIF, one for raw_dma, one for ntb_perf.
+        // One engine is for SCIF, one for raw_dma, one for ntb_perf.
         dma_channels: 3,
         more_links: (0..3).map(window).collect(),
         append: vec![
             format!("cma=64M@{}M", CONTIGUOUS >> 20),
             format!("memmap={}M${}M", RESERVED_SIZE >> 20, RESERVED >> 20),
-            // A program maps the aperture that the driver has as well.
+            // This lets a program map the aperture that the driver has mapped as well.
             "iomem=relaxed".to_owned(),
         ],
         ..Config::new(name, 2, kernel)
     }
 }
 
-/// The module under test, as guests see it.
+/// Returns the path of the module under test, as guests see it.
 pub fn module(lab: &Lab) -> Result<PathBuf> {
-    lab.built_from("scif.ko", &["drivers/misc/scif", "include"])
+    lab.built_from("scif.ko", &["drivers", "include"])
 }
 
-/// The tool, as guests see it.
+/// Returns the path of the tool, as guests see it.
 pub fn tool() -> Result<String> {
     Ok(paths::sibling("scif", None)?.display().to_string())
 }
 
-/// The program of the references that a program can take, as guests see it.
+/// Returns the path of the program that measures references, as guests see it.
 pub fn reference() -> Result<String> {
     let path = paths::repository().join("tests/programs/raw_reference");
     ensure!(path.exists(), "{} has not been built", path.display());
@@ -125,7 +126,7 @@ pub fn bind_link(lab: &Lab, node: usize, driver: &str, link: usize) -> Result<()
         .with_context(|| format!("{driver} does not take {device}"))
 }
 
-/// The aperture of SCIF's bridge in node 0: where it is on the bus.
+/// Returns the address of the aperture of SCIF's bridge in node 0.
 fn aperture(lab: &Lab) -> Result<u64> {
     let file = format!("/sys/bus/pci/devices/{}/resource", Bridge::Scif.device());
     let text = lab.node(0).read(&file)?;
@@ -137,10 +138,10 @@ fn aperture(lab: &Lab) -> Result<u64> {
     Ok(u64::from_str_radix(start, 16)?)
 }
 
-/// TCP/IP over ntb_transport and ntb_netdev.
+/// Sets up TCP/IP over ntb_transport and ntb_netdev.
 fn network(lab: &Lab) -> Result<()> {
-    // With the cable out until both are there: the driver clears its scratchpads in a work item,
-    // and what the peer wrote meanwhile is lost.
+    // The cable is out until both drivers are loaded: a driver clears its scratchpads in a work
+    // item, and values that the peer has written meanwhile are lost.
     lab.set_link(0, 1, false)?;
     for node in 0..2 {
         lab.load(node, "ntb_transport")?;
@@ -164,7 +165,7 @@ fn network(lab: &Lab) -> Result<()> {
     })
 }
 
-/// The module under test; others may look at its parameters.
+/// Loads the module under test, with parameters that other programs may read.
 fn scif(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.insmod(
@@ -188,7 +189,7 @@ pub fn wait_for_nodes(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Has no bridge go to the first driver that comes.
+/// Keeps the bus from giving bridges to the first driver that comes.
 pub fn stop_autoprobe(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.node(node)
@@ -197,7 +198,7 @@ pub fn stop_autoprobe(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Loads everything.
+/// Loads all modules.
 pub fn load(lab: &Lab) -> Result<()> {
     stop_autoprobe(lab)?;
     network(lab)?;
@@ -216,8 +217,8 @@ pub fn load(lab: &Lab) -> Result<()> {
     lab.insmod(0, lab.built("tests/reference/raw_pin.ko")?, "")
 }
 
-/// Has both nodes load the module with these parameters, and `bind` do what else it takes there; does some work beside a
-/// server, and unloads it.
+/// Loads the module in both nodes with these parameters, and lets `bind` bind its bridges. Works
+/// beside a server, and unloads the module.
 pub fn with_module(
     lab: &Lab,
     parameters: &str,
@@ -240,7 +241,7 @@ pub fn with_module(
     result
 }
 
-/// Starts the server on node 1, also for TCP if it is told where.
+/// Starts the server on node 1, also for TCP if it gets an address.
 pub fn serve(lab: &Lab, tcp: Option<&str>) -> Result<Process> {
     let folder = lab.paths().exchange().join("served");
     std::fs::create_dir_all(&folder)?;
@@ -260,7 +261,7 @@ pub fn serve(lab: &Lab, tcp: Option<&str>) -> Result<Process> {
     Ok(process)
 }
 
-/// Where TCP clients find it.
+/// Returns the address for TCP clients.
 pub fn tcp_address() -> String {
     format!("{TCP_PEER}:{PORT}")
 }

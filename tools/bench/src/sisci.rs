@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SISCI over SCIF, in pairs as all that must be reached: stores, DMA and interrupts beside what they
-//! stand on, and what a look at a sequence costs.
+//! SISCI over SCIF, in pairs like all goals: stores, DMA and interrupts beside the calls below
+//! them, and the cost of checking a sequence.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -20,13 +20,13 @@ use crate::plan::SIZE_LARGE;
 use crate::plan::SIZE_MIDDLE;
 use crate::raw::Raw;
 
-/// Node 1, as SISCI counts.
+/// Node 1, by its SISCI id.
 const PEER: &str = "8";
 
-/// Of the raw doorbell, for each turn.
+/// Number of raw doorbells in each turn.
 const BELLS: u32 = 300;
 
-/// Where the tools look for `scif serve`.
+/// The port where the tools expect `scif serve`.
 const PORT: &str = "2050";
 
 fn tool() -> Result<String> {
@@ -44,7 +44,7 @@ fn serve(lab: &Lab) -> Result<Process> {
     Ok(process)
 }
 
-/// The rows of one round of a test.
+/// Returns the rows of one round of a test.
 fn round(lab: &Lab, test: &str, more: &[&str]) -> Result<Vec<Value>> {
     let tool = tool()?;
     let mut command = vec![tool.as_str(), test, PEER, "--rounds", "1", "--json"];
@@ -56,7 +56,7 @@ fn round(lab: &Lab, test: &str, more: &[&str]) -> Result<Vec<Value>> {
     Ok(report["rows"].as_array().cloned().unwrap_or_default())
 }
 
-/// Measures all, as often as the plan says; `scif serve` runs on node 1.
+/// Makes all measurements, as often as the plan says; `scif serve` runs on node 1.
 pub fn run(lab: &Lab, plan: &Plan, results: &mut Results, say: &dyn Fn(&str)) -> Result<()> {
     let server = serve(lab)?;
     let sizes = Plan::list(&[SIZE_MIDDLE, SIZE_LARGE]);
@@ -79,7 +79,7 @@ pub fn run(lab: &Lab, plan: &Plan, results: &mut Results, say: &dyn Fn(&str)) ->
     Ok(())
 }
 
-/// Enters what a row has over what it stands on, if that must be reached.
+/// Enters the ratio of a row to the call below it, if it is a goal.
 fn add_ratio(results: &mut Results, row: &Value) {
     let name = match row["line"].as_str() {
         Some("stores") => PAIR_SISCI_STORES,
@@ -94,10 +94,11 @@ fn add_ratio(results: &mut Results, row: &Value) {
     }
 }
 
-/// What `sisci-bench` calls the whole look, behind all that was stored.
+/// The name in `sisci-bench` of a whole check, behind all stores.
 const SEQUENCE_LINE: &str = "until all has arrived";
 
-/// Beside the raw doorbell that is answered by the interrupt itself, and by a thread that it wakes.
+/// Compares with the raw doorbell that the interrupt itself answers, and with the one that a thread
+/// answers.
 fn interrupts(lab: &Lab, results: &mut Results) -> Result<()> {
     interrupt(lab, results, ("interrupt", PAIR_SISCI_INTERRUPT_USUAL))?;
     parameters::with(lab, ASLEEP, || {
@@ -106,11 +107,20 @@ fn interrupts(lab: &Lab, results: &mut Results) -> Result<()> {
     })
 }
 
-fn interrupt(lab: &Lab, results: &mut Results, (who, name): (&str, &'static str)) -> Result<()> {
+fn interrupt(
+    lab: &Lab,
+    results: &mut Results,
+    (answerer, name): (&str, &'static str),
+) -> Result<()> {
     let raw = Raw { lab, seconds: 0.15 };
     let rows = round(lab, "intr_bench", &[])?;
     let half = rows.first().and_then(|row| row["value"].as_f64());
     let round_trip = 2.0 * half.context("no interrupt")?;
-    results.add(PAIRS, name, NO_SIZE, round_trip / raw.doorbell(who, BELLS)?);
+    results.add(
+        PAIRS,
+        name,
+        NO_SIZE,
+        round_trip / raw.doorbell(answerer, BELLS)?,
+    );
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a person can type after `lab`: the one definition of it, for the command itself and for
-//! its man pages and completions (`tools/manuals`). What is done then is not here.
+//! The command line of `lab`: the only definition, for the command itself and for its man pages and
+//! completions (`tools/manuals`). Other modules carry out the commands.
 
 use std::path::PathBuf;
 
@@ -29,50 +29,50 @@ Examples:
   scripts/lab up                          two nodes with an NTB between them
   scripts/lab exec 0 -- uname -a          run a command in node 0
   scripts/lab push 1 driver.conf /etc/    copy a file into node 1
-  scripts/lab console 1                   its serial console; leave with Ctrl-]
-  scripts/lab kill 1                      cut its power
-  scripts/lab restart 1                   boot it again
-  scripts/lab down                        end it all
+  scripts/lab console 1                   the serial console of node 1; leave with Ctrl-]
+  scripts/lab kill 1                      cut the power of node 1
+  scripts/lab restart 1                   boot node 1 again
+  scripts/lab down                        end the lab
 
   scripts/lab --name big up --nodes 3 --kernel debug
                                           another lab beside it: a star on the debug kernel
 
-Guests see the environment's root (writes go to memory), the repository as /src and the
-cache folder as /cache (read-only), and /exchange, which they share with each other and
-the host.
+Guests see the environment's root, and their writes to it go to memory. They see the
+repository as /src and the cache folder as /cache, both read-only. They share /exchange
+with each other and the host.
 
 Exit status:
   0    done
-  1    `dmesg --check` found something
+  1    `dmesg --check` found a warning
   2    wrong usage
   125  the lab has a problem";
 
 /// Boots and drives Linux guests joined by emulated NTBs.
 ///
-/// It is not installed, but run from the clone, as `scripts/lab`, in the pinned environment.
-/// The first command is `scripts/lab up`; the lab then lives in the background until
-/// `scripts/lab down`.
+/// Run it from the clone as `scripts/lab`, in the pinned environment; it is not installed. Start
+/// with `scripts/lab up`. The lab then runs in the background until `scripts/lab down`.
 #[derive(Debug, Parser)]
 #[command(name = "lab", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which lab, if there are several.
+    /// The lab, if there are several.
     #[arg(long, global = true, env = "SCIF_LAB", default_value = "default")]
     pub name: String,
-    /// What is to be done.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What is to be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a lab.
     Up(Up),
     /// End the lab.
     Down,
-    /// Run a command in a node; exits as the command does.
+    /// Run a command in a node.
     ///
-    /// Standard input, output and error are those of the command, and so is the exit status.
+    /// The command reads and writes the standard input, output and error of `lab`. The exit status
+    /// is that of the command.
     #[command(after_help = "\
 Examples:
   scripts/lab exec 1 -- sh -c 'dmesg | grep ntb'
@@ -82,19 +82,19 @@ Exit status:
   2        wrong usage
   125      the lab has a problem
   126      the command cannot be run
-  127      it does not exist
-  128 + N  signal N ended it")]
+  127      the command does not exist
+  128 + N  signal N ended the command")]
     Exec {
-        /// Give it no input.
+        /// Give the command no input.
         #[arg(short = 'n', long)]
         no_stdin: bool,
-        /// Add a variable to its environment.
+        /// Add a variable to the command's environment.
         #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
         env: Vec<(String, String)>,
-        /// Its working folder.
+        /// The command's working folder.
         #[arg(short = 'C', long, value_name = "FOLDER")]
         cwd: Option<String>,
-        /// Which node.
+        /// The node.
         node: usize,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -102,88 +102,89 @@ Exit status:
     },
     /// Copy a file into a node.
     Push {
-        /// Which node.
+        /// The node.
         node: usize,
         /// The file, or "-" for the standard input.
         local: PathBuf,
-        /// Where to, in the node; a folder keeps the name of the file.
+        /// The target in the node; a folder keeps the name of the file.
         remote: String,
     },
     /// Copy a file out of a node.
     Pull {
-        /// Which node.
+        /// The node.
         node: usize,
         /// The file, in the node.
         remote: String,
-        /// Where to, or "-" for the standard output.
+        /// The target, or "-" for the standard output.
         #[arg(default_value = ".")]
         local: PathBuf,
     },
-    /// The serial console of a node; leave it with Ctrl-].
+    /// Attach to the serial console of a node; leave it with Ctrl-].
     Console {
-        /// Which node.
+        /// The node.
         node: usize,
-        /// Print what it said so far instead.
+        /// Print all output of the console so far, and don't attach.
         #[arg(long)]
         log: bool,
     },
     /// Kill a node at once, as a power failure would.
     Kill {
-        /// Which node.
+        /// The node.
         node: usize,
     },
     /// Kill a node if it runs, and boot it again.
     Restart {
-        /// Which node.
+        /// The node.
         node: usize,
     },
-    /// Stop a node's processors; from outside it looks like one that hangs.
+    /// Stop a node's CPUs; from outside the node seems to hang.
     Pause {
-        /// Which node.
+        /// The node.
         node: usize,
     },
-    /// Let a paused node go on.
+    /// Let a paused node continue.
     Resume {
-        /// Which node.
+        /// The node.
         node: usize,
     },
     /// Set the link between two nodes up or down.
     Link {
-        /// What it shall be.
+        /// The wanted state.
         #[arg(value_parser = ["up", "down"])]
         state: String,
         /// One node.
         a: usize,
-        /// The other.
+        /// The other node.
         b: usize,
     },
     /// Change the seed of a lab that was started with --weak-order.
     ///
-    /// The next write of each initiator is held as the first one is after a start with that seed.
+    /// The emulator then holds the next write of each initiator for as long as the first write
+    /// after a start with that seed.
     Reseed {
         /// The seed.
         seed: u64,
     },
     /// Count trapped accesses, doorbells and DMA since the start.
     Counters {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Show what there is and how it is doing.
+    /// Show the nodes and links, and their state.
     Status {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Show the labs that run.
+    /// List the running labs.
     List,
-    /// The kernel log of a node.
+    /// Print the kernel log of a node.
     Dmesg {
-        /// Which node.
+        /// The node.
         node: usize,
-        /// Only what the kernel's checkers and the module warned about; exits with 1 if
-        /// there is anything.
+        /// Print only warnings of the kernel's checkers and of the module, and exit with 1 if there
+        /// is any.
         #[arg(long)]
         check: bool,
     },
@@ -192,7 +193,7 @@ Exit status:
     Owner,
 }
 
-/// The lab that is to be started.
+/// The options of a lab to start.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("model").args(["link_model", "engine_rate"]).multiple(true))]
 #[command(after_help = "\
@@ -210,58 +211,66 @@ Examples:
 
 Node N sees its K-th NTB in PCI slot 5 + K and its K-th DMA engine in slot 0x10 + K.")]
 pub struct Up {
-    /// How many nodes.
+    /// The number of nodes.
     #[arg(long, default_value_t = 2)]
     pub nodes: usize,
-    /// Which links there are; a pair, or a star around node 0, by default.
+    /// The links between nodes; a pair, or a star around node 0, by default.
     #[arg(long, value_enum)]
     pub topology: Option<Topology>,
-    /// Which kernel.
+    /// The kernel.
     #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     pub kernel: Flavour,
     /// Memory of a node; 512, or 1024 with the debug kernel, by default.
     #[arg(long, value_name = "MIB")]
     pub mem: Option<u32>,
-    /// Processors of a node.
+    /// CPUs of a node.
     #[arg(long, default_value_t = 2)]
     pub cpus: u32,
     /// DMA engines of a node.
     #[arg(long, default_value_t = 1)]
     pub dma_channels: usize,
-    /// Which NTB: Intel's gen5 (page alignment) or gen3 (alignment = size of the window), idt
+    /// The kind of NTB: Intel's gen5 (page alignment) or gen3 (alignment = size of the window), idt
     /// (outbound translation, messages instead of scratchpads) or amd (eight scratchpads).
-    #[arg(long, alias = "ntb", value_parser = parse_personality, default_value = "gen5")]
+    #[arg(
+        long = "ntb",
+        alias = "personality",
+        value_name = "KIND",
+        value_parser = parse_personality,
+        default_value = "gen5"
+    )]
     pub personality: Personality,
-    /// Memory windows of this size that trap and lead wherever the node says: short for --windows
+    /// The size of memory windows that trap, whose targets the node sets: short for --windows
     /// trapped:SIZE.
     #[arg(long, value_parser = parse_aperture, value_name = "SIZE", conflicts_with = "windows")]
     pub aperture: Option<Windows>,
-    /// What the NTB's memory windows are: aperture, mixed (what leads into the upstream node traps),
-    /// trapped:SIZE or fixed:BASE:SIZE. Those of idt all trap: aperture or trapped:SIZE, up to 1G.
+    /// The kind of the NTB's memory windows: aperture, mixed (windows into the upstream node trap),
+    /// trapped:SIZE or fixed:BASE:SIZE. All windows of idt trap: aperture or trapped:SIZE, up to
+    /// 1G.
     #[arg(long, value_parser = parse_windows, default_value = "aperture")]
     pub windows: Windows,
-    /// Let links and DMA engines take time as on hardware, in proportion to emulated
-    /// processors; without it, whatever this machine takes. `lab counters` says how late
-    /// engines were, if the machine is too slow for it.
+    /// Let links and DMA engines take time as on hardware, in proportion to emulated CPUs. Without
+    /// this option they are as fast as this machine. If the machine is too slow for the model,
+    /// `lab counters` shows how late engines were.
     #[arg(long, value_enum)]
     pub link_model: Option<LinkModel>,
-    /// Bytes per second that a DMA engine copies, before it is slowed down, such as 500M;
-    /// 4500M with a link model, by default.
+    /// Bytes per second that a DMA engine copies before --slowdown applies, such as 500M; with a
+    /// link model, 4500M by default.
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub engine_rate: Option<u64>,
-    /// How many times as long as on hardware all of that takes; 20 by default.
+    /// The factor by which modelled links and engines are slower than hardware; 20 by default.
     #[arg(long, value_name = "TIMES", requires = "model")]
     pub slowdown: Option<u64>,
-    /// Delay writes across links, and let them overtake each other where PCI Express allows it. What
-    /// is held for how long follows from the seed. The DMA engines are in the switch; with SEED,root at
-    /// the root, where reads by processors push their writes, which takes windows that all trap.
+    /// Delay writes across links, and let them overtake each other where PCI Express allows it. The
+    /// seed decides which writes are held, and for how long. The DMA engines are in the switch. With
+    /// SEED,root they are at the root, where reads by CPUs push the engines' writes; all windows
+    /// must trap then.
     #[arg(long, value_name = "SEED", value_parser = parse_weak_order, conflicts_with = "model")]
     pub weak_order: Option<WeakOrder>,
-    /// Another link beside each, with such windows, for another driver.
+    /// Add another link with these windows beside each link, for another driver.
     #[arg(long, value_parser = parse_windows, value_name = "WINDOWS")]
     pub more_links: Vec<Windows>,
-    /// Give the nodes an IOMMU, and let their kernels use it for all devices, or for the bridges
-    /// alone: an engine behind it can't reach through a bridge.
+    /// Give the nodes an IOMMU, and let their kernels use it for all devices, or only for the
+    /// bridges. An engine behind the IOMMU can't reach through a bridge.
     #[arg(
         long,
         value_enum,
@@ -272,34 +281,34 @@ pub struct Up {
         default_missing_value = "all"
     )]
     pub iommu: Iommu,
-    /// A PCI device of each node that does nothing but to have memory (ivshmem, 1af4:1110): the upper half
-    /// of its BAR 2.
+    /// Give each node a PCI device that only has memory (ivshmem, 1af4:1110): the upper half of its
+    /// BAR 2.
     #[arg(long)]
     pub device_memory: bool,
-    /// Let the nodes sleep: what the lab itself needs of their devices keeps its state then. For example
-    /// `scripts/lab exec 0 -- rtcwake -m mem -s 20`.
+    /// Let the nodes sleep. The devices that the lab itself needs then keep their state. For
+    /// example, run `scripts/lab exec 0 -- rtcwake -m mem -s 20`.
     #[arg(long)]
     pub sleep: bool,
-    /// Words for the kernel's command line.
+    /// Parameters to add to the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,
-    /// Modules of the kernel to load at every boot; "" for none. By default the driver of the NTB
+    /// Kernel modules to load at every boot; "" for none. By default the driver of the NTB
     /// (ntb_hw_intel, ntb_hw_idt or ntb_hw_amd) and plx_dma.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub modules: Option<Vec<String>>,
-    /// Guests without any NTB and DMA engine.
+    /// Boot guests without any NTB and DMA engine.
     #[arg(long, conflicts_with_all = ["topology", "dma_channels", "model", "weak_order"])]
     pub no_devices: bool,
-    /// Another emulator.
+    /// Run this emulator instead of the built one.
     #[arg(long, value_name = "PROGRAM")]
     pub emulator: Option<PathBuf>,
-    /// Another agent for the guests.
+    /// Run this agent in the guests instead of the built one.
     #[arg(long, value_name = "PROGRAM")]
     pub agent: Option<PathBuf>,
 }
 
 impl Up {
-    /// What was asked for, for the lab of that name.
+    /// Returns the configuration for the lab of that name.
     pub fn config(self, name: &str) -> Config {
         let none = self.no_devices;
         let topology = self

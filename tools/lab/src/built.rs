@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What was built for the kernel of a lab, and whether it is what the source says.
+//! Files that were built for the kernel of a lab, and whether they are up to date.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::lab::Lab;
 use crate::paths;
 
 impl Lab {
-    /// A file that was built for the lab's kernel.
+    /// Returns the path of a file that was built for the lab's kernel.
     pub fn built(&self, file: &str) -> Result<PathBuf> {
         let flavour = self.kernel().flavour().name();
         let path = paths::repository().join("build").join(flavour).join(file);
@@ -28,8 +28,8 @@ impl Lab {
         Ok(path)
     }
 
-    /// The same for a module that is made of these folders: refused if one of their files was written
-    /// after it was built, as of the first time that this is asked.
+    /// Returns the path of a module that is made of these folders. Refuses the module if one of
+    /// their files was written after the module was built; this is checked at the first call only.
     pub fn built_from(&self, file: &str, folders: &[&str]) -> Result<PathBuf> {
         static FRESH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
         let path = self.built(file)?;
@@ -54,7 +54,7 @@ impl Lab {
     }
 }
 
-/// A file below a folder that was written after this time; any if there is none.
+/// Returns a file below a folder that was written after this time; any file if there is no time.
 fn newer_than(folder: &Path, time: Option<SystemTime>) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

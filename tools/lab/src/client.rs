@@ -94,7 +94,7 @@ pub fn up(config: &Config, progress: &dyn Progress) -> Result<()> {
     bail!("the lab's owner ended ({status}) before the lab was up")
 }
 
-/// The names of the labs that run.
+/// Returns the names of the running labs.
 pub fn running() -> Vec<String> {
     let Ok(entries) = fs::read_dir(paths::runs()) else {
         return Vec::new();
@@ -111,7 +111,7 @@ pub fn running() -> Vec<String> {
     names
 }
 
-/// A connection to the owner of the lab `name`.
+/// Connects to the owner of the lab `name`.
 fn connect(name: &str) -> Result<UnixStream> {
     paths::require_environment()?;
     let paths = LabPaths::new(name)?;
@@ -145,11 +145,11 @@ pub fn call(name: &str, control: &Control) -> Result<Value> {
     }
 }
 
-/// Ends the lab and returns when all of it is gone.
+/// Ends the lab. Returns when all of it is gone.
 pub fn down(name: &str) -> Result<()> {
     let mut stream = connect(name)?;
     Frame::json(Kind::Control, 0, &Control::Down)?.write(&mut stream)?;
-    // The owner hangs up by ending, or says why it does not.
+    // The owner ends and so closes the connection, or sends why it does not end.
     match Frame::read(&mut stream) {
         Ok(Some(frame)) if frame.kind == Kind::Answer => match frame.parse()? {
             Answer::Failed(reason) => bail!("{reason}"),
@@ -206,8 +206,8 @@ pub fn push(name: &str, node: usize, local: &Path, remote: &str) -> Result<Outco
     channel(name, node, request, Some(input), &mut io::sink())
 }
 
-/// Copies a file out of a guest, to the standard output for "-". The file gets its name when
-/// it is whole.
+/// Copies a file out of a guest, to the standard output for "-". The file gets its name when it is
+/// complete.
 pub fn pull(name: &str, node: usize, remote: &str, local: &Path) -> Result<Outcome> {
     let request = Request::Pull {
         path: remote.to_owned(),
@@ -225,7 +225,7 @@ pub fn pull(name: &str, node: usize, remote: &str, local: &Path) -> Result<Outco
     Ok(outcome)
 }
 
-/// What may still be sent, and whether anybody wants it.
+/// Number of bytes that may still be sent, and whether the command still reads them.
 #[derive(Default)]
 struct Credit {
     bytes: Mutex<u32>,
@@ -299,7 +299,7 @@ fn channel(
             other => bail!("the lab's owner sent a {other:?} frame"),
         };
         let frame = Frame::credit(0, which, frame.payload.len() as u32);
-        // If the owner is gone, the next read tells.
+        // If the owner is gone, the next read finds out.
         let _ = frame.write(&mut *lock(&writer));
     }
 }
@@ -316,7 +316,8 @@ fn send_input(mut input: Box<dyn Read + Send>, writer: &Mutex<UnixStream>, credi
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 eprintln!("lab: cannot read the input: {error}");
-                // Not its end: the command must not take half of it for the whole.
+                // The input is incomplete. So this kills the command, which could otherwise take
+                // the part for the whole.
                 Frame::signal(0, 9)
             }
         };

@@ -29,7 +29,7 @@ use crate::wire::Request;
 use crate::wire::Stream;
 use crate::wire::WINDOW;
 
-/// How many lines of output an error message quotes.
+/// Number of lines of output that an error message quotes.
 const QUOTED: usize = 20;
 
 /// A command to run in a guest.
@@ -50,7 +50,7 @@ impl Command {
         Command::request(node, guest, Request::Exec(exec), limit)
     }
 
-    /// Anything else that goes through a channel.
+    /// Makes a command of any other request that goes through a channel.
     pub(crate) fn request(node: usize, guest: Guest, request: Request, limit: Duration) -> Command {
         Command {
             node,
@@ -89,18 +89,19 @@ impl Command {
         self.change(|exec| exec.stdin = true)
     }
 
-    /// How long [`Command::run`] and [`Process::wait`] wait before they kill it.
+    /// Sets how long [`Command::run`] and [`Process::wait`] wait before they kill the command.
     pub fn timeout(mut self, limit: Duration) -> Command {
         self.limit = limit;
         self
     }
 
-    /// Runs it to its end. A status other than 0 is no error here: see [`Output::success`].
+    /// Runs the command to its end. A status other than 0 is no error here: see
+    /// [`Output::success`].
     pub fn run(self) -> Result<Output> {
         self.spawn()?.wait()
     }
 
-    /// Starts it.
+    /// Starts the command.
     pub fn spawn(self) -> Result<Process> {
         let command = match &self.request {
             Request::Exec(exec) => exec.argv.join(" "),
@@ -147,7 +148,7 @@ fn lost(node: usize, reason: &str) -> anyhow::Error {
 struct State {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// What may still be sent to its input.
+    /// Number of bytes that may still be sent to the input.
     credit: u32,
     end: Option<Result<Outcome, String>>,
 }
@@ -159,7 +160,7 @@ struct Running {
 }
 
 impl Running {
-    /// Takes an event in and returns the credit for it, if it is worth some.
+    /// Takes an event in. Returns the credit for it, if there is any.
     fn take(&self, event: Event) -> Option<Frame> {
         let mut state = lock(&self.state);
         let mut credit = None;
@@ -206,8 +207,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Writes to its standard input; waits while the command does not read. Ends early
-    /// without an error if the command does.
+    /// Writes to the standard input of the command; waits while the command does not read. If the
+    /// command ends, this returns early without an error.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         let deadline = self.started + self.limit;
         for chunk in bytes.chunks(CHUNK) {
@@ -236,39 +237,39 @@ impl Process {
         Ok(())
     }
 
-    /// Ends its standard input.
+    /// Ends the standard input of the command.
     pub fn close_stdin(&self) {
         let _ = self
             .guest
             .send(&Frame::new(Kind::StdinEnd, self.channel, Vec::new()));
     }
 
-    /// Sends a signal to it and its process group.
+    /// Sends a signal to the command and its process group.
     pub fn signal(&self, signal: u32) {
         let _ = self.guest.send(&Frame::signal(self.channel, signal));
     }
 
-    /// Kills it and its process group.
+    /// Kills the command and its process group.
     pub fn kill(&self) {
         self.signal(9);
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether the command still runs.
     pub fn is_running(&self) -> bool {
         lock(&self.running.state).end.is_none()
     }
 
-    /// What it wrote to its standard output so far.
+    /// Returns the standard output so far.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&lock(&self.running.state).stdout).into_owned()
     }
 
-    /// What it wrote to its standard error so far.
+    /// Returns the standard error so far.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&lock(&self.running.state).stderr).into_owned()
     }
 
-    /// Waits until its output or error output contains `text`.
+    /// Waits until the standard output or error contains `text`.
     pub fn wait_for(&self, text: &str, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let mut state = lock(&self.running.state);
@@ -306,7 +307,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end, as long as its timeout allows since it was started.
+    /// Waits until the command ends, at most for its timeout since the start.
     pub fn wait(self) -> Result<Output> {
         let deadline = self.started + self.limit;
         match self.wait_until(deadline)? {
@@ -315,7 +316,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end at most `limit`; `None` if it still runs then.
+    /// Waits until the command ends, at most `limit`. Returns `None` if it still runs then.
     pub fn wait_timeout(&self, limit: Duration) -> Result<Option<Output>> {
         self.wait_until(Instant::now() + limit)
     }
@@ -349,7 +350,7 @@ impl Process {
         }
     }
 
-    /// Kills it and makes the error.
+    /// Kills the command, and returns the error.
     fn timeout(&self) -> anyhow::Error {
         self.kill();
         let state = lock(&self.running.state);
@@ -377,22 +378,22 @@ fn contains(bytes: &[u8], text: &str) -> bool {
 /// A command that has ended.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Where it ran.
+    /// The node that ran the command.
     pub node: usize,
     /// The command.
     pub command: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// All it wrote to its standard output.
+    /// The standard output.
     pub stdout: Vec<u8>,
-    /// All it wrote to its standard error.
+    /// The standard error.
     pub stderr: Vec<u8>,
-    /// How long it took, seen from the host.
+    /// Time that the command took, as the host measured it.
     pub elapsed: Duration,
 }
 
 impl Output {
-    /// The exit status; `None` if it did not exit by itself.
+    /// Returns the exit status; `None` if the command did not exit by itself.
     pub fn code(&self) -> Option<i32> {
         match self.outcome {
             Outcome::Exited(code) => Some(code),
@@ -400,12 +401,13 @@ impl Output {
         }
     }
 
-    /// Itself if the command exited with 0, otherwise an error that quotes its output.
+    /// Returns the output if the command exited with 0, and an error that quotes the output if not.
     pub fn success(self) -> Result<Output> {
         self.status(0)
     }
 
-    /// Itself if the command exited with `code`, otherwise an error that quotes its output.
+    /// Returns the output if the command exited with `code`, and an error that quotes the output if
+    /// not.
     pub fn status(self, code: i32) -> Result<Output> {
         if self.code() == Some(code) {
             return Ok(self);
@@ -418,12 +420,12 @@ impl Output {
         }))
     }
 
-    /// The standard output as text.
+    /// Returns the standard output as text.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The standard error as text.
+    /// Returns the standard error as text.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
@@ -442,7 +444,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// An outcome for people: a phrase that follows the command.
+/// Returns an outcome for people: a phrase that follows the command.
 pub fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Exited(code) => format!("exited with status {code}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a lab consists of: its nodes, the links between them, the kernel they boot.
+//! The configuration of a lab: its nodes, the links between them, the kernel that they boot.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -24,25 +24,25 @@ use serde::Serialize;
 use crate::drivers::default_modules;
 use crate::iommu::Iommu;
 
-/// More nodes or links at one node than this are refused; PCI slots run out.
+/// Largest number of nodes, and of links at one node: more PCI slots do not exist.
 const MAX_NODES: usize = 11;
 
-/// Which kernel the guests boot.
+/// The kernel that the guests boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Flavour {
-    /// Debian's own, which people have.
+    /// Debian's own kernel, which users have.
     Stock,
-    /// Built here: small, and with KUnit.
+    /// A kernel built here: small, and with KUnit.
     Plain,
-    /// KASAN, lockdep, kmemleak, DMA-API debugging; about ten times slower.
+    /// A kernel with KASAN, lockdep, kmemleak and DMA-API debugging; about ten times slower.
     Debug,
-    /// KCSAN, which finds data races; many times slower, too.
+    /// A kernel with KCSAN, which finds data races; also many times slower.
     Kcsan,
 }
 
 impl Flavour {
-    /// The name that scripts/kernel knows.
+    /// Returns the name that scripts/kernel knows.
     pub fn name(self) -> &'static str {
         match self {
             Flavour::Stock => "stock",
@@ -52,7 +52,7 @@ impl Flavour {
         }
     }
 
-    /// How much longer things may take than on the plain kernel.
+    /// Returns the factor by which operations may take longer than on the plain kernel.
     pub fn slowness(self) -> u32 {
         match self {
             Flavour::Stock | Flavour::Plain => 1,
@@ -60,7 +60,7 @@ impl Flavour {
         }
     }
 
-    /// The memory of a guest in MiB.
+    /// Returns the default memory of a guest in MiB.
     pub fn default_memory(self) -> u32 {
         match self {
             Flavour::Stock | Flavour::Plain | Flavour::Kcsan => 512,
@@ -69,7 +69,7 @@ impl Flavour {
     }
 }
 
-/// Which nodes have an NTB between them. The lower number is the upstream side.
+/// The pairs of nodes that have an NTB between them. The lower number is the upstream side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Topology {
@@ -86,7 +86,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// What `nodes` nodes get by default.
+    /// Returns the default for `nodes` nodes.
     pub fn default_for(nodes: usize) -> Topology {
         match nodes {
             0 | 1 => Topology::None,
@@ -95,7 +95,7 @@ impl Topology {
         }
     }
 
-    /// The links as (upstream, downstream).
+    /// Returns the links as (upstream, downstream).
     pub fn links(self, nodes: usize) -> Vec<(usize, usize)> {
         let chain = (1..nodes).map(|node| (node - 1, node));
         match self {
@@ -109,11 +109,11 @@ impl Topology {
     }
 }
 
-/// How many times as long as on hardware things take that have a model, unless it is said:
-/// about what an emulated processor takes. So the proportions are those of hardware.
+/// The default factor by which modelled operations are slower than on hardware: about the factor of
+/// an emulated CPU. So the proportions are those of hardware.
 pub const DEFAULT_SLOWDOWN: u64 = 20;
 
-/// Which PCIe links take time as.
+/// The PCIe link whose time links take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkModel {
@@ -127,7 +127,7 @@ pub enum LinkModel {
 }
 
 impl LinkModel {
-    /// What is known of them.
+    /// Returns the figures of such links.
     pub fn figures(self) -> LinkFigures {
         match self {
             LinkModel::Gen3x8 => LinkFigures::GEN3_X8,
@@ -137,12 +137,12 @@ impl LinkModel {
     }
 }
 
-/// Windows that trap, from their size as text.
+/// Parses the size of windows that trap.
 pub fn parse_aperture(text: &str) -> Result<Windows, String> {
     parse_windows(&format!("trapped:{text}"))
 }
 
-/// Windows from text: `aperture`, `trapped:SIZE` or `fixed:BASE:SIZE`.
+/// Parses windows: `aperture`, `mixed`, `trapped:SIZE` or `fixed:BASE:SIZE`.
 pub fn parse_windows(text: &str) -> Result<Windows, String> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
@@ -162,7 +162,7 @@ pub fn parse_windows(text: &str) -> Result<Windows, String> {
     }
 }
 
-/// A weak order from text: `SEED`, or `SEED,root`.
+/// Parses a weak order: `SEED`, or `SEED,root`.
 pub fn parse_weak_order(text: &str) -> Result<WeakOrder, String> {
     let (seed, engines) = match text.split_once(',') {
         None => (text, Engines::Switch),
@@ -179,7 +179,7 @@ pub fn parse_weak_order(text: &str) -> Result<WeakOrder, String> {
     Ok(WeakOrder { seed, engines })
 }
 
-/// An NTB personality from text: `gen3`, `gen5`, `idt` or `amd`.
+/// Parses an NTB personality: `gen3`, `gen5`, `idt` or `amd`.
 pub fn parse_personality(text: &str) -> Result<Personality, String> {
     match text {
         "gen3" => Ok(Personality::Gen3),
@@ -190,7 +190,7 @@ pub fn parse_personality(text: &str) -> Result<Personality, String> {
     }
 }
 
-/// A rate from text: bytes per second with an optional K, M or G, of a thousand each.
+/// Parses a rate: bytes per second with an optional K, M or G, of a thousand each.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 1_000),
@@ -205,7 +205,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("'{text}' is no rate; write for example 500M, bytes per second"))
 }
 
-/// A number with an optional K, M or G.
+/// Parses a number with an optional K, M or G.
 fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
@@ -220,61 +220,60 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("'{text}' is no size; write for example 2M"))
 }
 
-/// A lab as it is asked for.
+/// The configuration of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The name; it tells labs apart that run at once.
     pub name: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Which links.
+    /// The links.
     pub topology: Topology,
-    /// Which kernel.
+    /// The kernel.
     pub kernel: Flavour,
     /// The memory of a node in MiB.
     pub memory: u32,
-    /// Processors of a node.
+    /// CPUs of a node.
     pub processors: u32,
     /// DMA engines of a node.
     pub dma_channels: usize,
-    /// Which NTB.
+    /// The kind of NTB.
     pub personality: Personality,
-    /// What its windows are.
+    /// The kind of its windows.
     pub windows: Windows,
-    /// What links take time as; without it, what this machine takes.
+    /// The model of links; without one, links are as fast as this machine.
     pub link_model: Option<LinkModel>,
-    /// What a DMA engine copies in a second, before it is slowed down; without it what the
-    /// link model has, if there is one.
+    /// Bytes per second that a DMA engine copies, before it is slowed down; without it the rate of
+    /// the link model, if there is one.
     pub engine_rate: Option<u64>,
-    /// How many times as long everything takes that has a model.
+    /// The factor by which everything that has a model is slowed down.
     pub slowdown: u64,
-    /// How writes across links are reordered, if they are.
+    /// The way in which writes across links are reordered, if they are.
     #[serde(default)]
     pub weak_order: Option<WeakOrder>,
-    /// Further links beside each, and what their windows are: for other drivers at the same time.
+    /// The windows of further links beside each link, for other drivers at the same time.
     #[serde(default)]
     pub more_links: Vec<Windows>,
-    /// What is behind the nodes' IOMMU.
+    /// The devices behind the nodes' IOMMU.
     #[serde(default)]
     pub iommu: Iommu,
-    /// Whether each node has a PCI device that does nothing but to have memory, see
-    /// [`Config::device_size`].
+    /// Whether each node has a PCI device that only has memory, see [`Config::device_size`].
     #[serde(default)]
     pub device_memory: bool,
     /// Whether the nodes can sleep (suspend to RAM, or to idle) and wake up again.
     pub sleep: bool,
-    /// Added to the kernel's command line.
+    /// Words that are added to the kernel's command line.
     pub append: Vec<String>,
-    /// In-tree modules to load at every boot, without those they need.
+    /// In-tree modules to load at every boot; the modules that they need are loaded, too.
     pub modules: Vec<String>,
-    /// Where the emulator is, if not beside the running program.
+    /// The path of the emulator, if it is not beside the running program.
     pub emulator: Option<PathBuf>,
-    /// Where the guest's agent is, if not beside the running program.
+    /// The path of the guest's agent, if it is not beside the running program.
     pub agent: Option<PathBuf>,
 }
 
 impl Config {
-    /// A lab of `nodes` nodes with all defaults.
+    /// Returns the configuration of a lab of `nodes` nodes with all defaults.
     pub fn new(name: &str, nodes: usize, kernel: Flavour) -> Config {
         Config {
             name: name.to_owned(),
@@ -301,7 +300,7 @@ impl Config {
         }
     }
 
-    /// Says what cannot be built.
+    /// Checks the configuration. The error says what can't be built.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         if self.nodes == 0 || self.nodes > MAX_NODES {
@@ -320,7 +319,7 @@ impl Config {
             );
         }
         if !(1..=4).contains(&self.processors) {
-            bail!("a node has 1 to 4 processors, not {}", self.processors);
+            bail!("a node has 1 to 4 CPUs, not {}", self.processors);
         }
         validate_slowdown(self.slowdown)?;
         if let Some(engine) = self.engine() {
@@ -329,19 +328,20 @@ impl Config {
         Ok(())
     }
 
-    /// The links as (upstream, downstream).
+    /// Returns the links as (upstream, downstream).
     pub fn links(&self) -> Vec<(usize, usize)> {
         self.topology.links(self.nodes)
     }
 
-    /// The bytes of the BAR of a device that has memory, if there is one: all of the file that the node's RAM
-    /// is the lower part of, because that is what emulated devices reach. Tests use the upper part.
+    /// Returns the size of the BAR of the device that has memory, if there is one. The BAR is the
+    /// whole file whose lower part is the node's RAM, as emulated devices reach nothing else. Tests
+    /// use the upper part.
     pub fn device_size(&self) -> Option<u64> {
         self.device_memory
             .then(|| (u64::from(self.memory) << 20).next_power_of_two() * 2)
     }
 
-    /// What its DMA engines take, unless it is what this machine takes.
+    /// Returns the figures of the DMA engines, unless they are as fast as this machine.
     fn engine(&self) -> Option<EngineFigures> {
         let default = EngineFigures::default();
         match (self.link_model, self.engine_rate) {
@@ -354,7 +354,7 @@ impl Config {
         }
     }
 
-    /// What takes time that would not by itself, for people.
+    /// Describes the modelled times for people, if there are any.
     pub fn model(&self) -> Option<String> {
         let engine = self.engine()?;
         let link = match self.link_model {
@@ -373,7 +373,7 @@ impl Config {
         ))
     }
 
-    /// How writes are reordered, for people.
+    /// Describes for people how writes are reordered, if they are.
     pub fn order(&self) -> Option<String> {
         let WeakOrder { seed, engines } = self.weak_order?;
         let place = match engines {
@@ -383,8 +383,8 @@ impl Config {
         Some(format!("weak, seed {seed}, engines {place}"))
     }
 
-    /// The same for the emulator, whose sockets are in `folder` and which holds the nodes'
-    /// memory in `ram_files`.
+    /// Returns the configuration for the emulator, whose sockets are in `folder` and which holds
+    /// the nodes' memory in `ram_files`.
     pub fn emulated(
         &self,
         folder: &Path,
@@ -411,7 +411,7 @@ impl Config {
         }
     }
 
-    /// One link for each of [`Config::links`].
+    /// Returns one link for each of [`Config::links`].
     fn links_with(&self, windows: Windows) -> impl Iterator<Item = Link> {
         let personality = self.personality;
         let model = self.link_model.map(LinkModel::figures);
@@ -426,13 +426,13 @@ impl Config {
             })
     }
 
-    /// Whether anything of it is emulated.
+    /// Returns whether the lab needs the emulator.
     pub fn needs_emulator(&self) -> bool {
         self.dma_channels > 0 || !self.links().is_empty()
     }
 }
 
-/// A name goes into the names of sockets, which are short.
+/// Checks a name. It goes into the names of sockets, which are short.
 pub fn check_name(name: &str) -> Result<()> {
     let fits = (1..=40).contains(&name.len())
         && name

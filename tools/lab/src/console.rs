@@ -22,8 +22,8 @@ use crate::paths::LabPaths;
 /// Ctrl-].
 const LEAVE: u8 = 0x1d;
 
-/// Joins until Ctrl-] or the node's end. The end of an input that is no terminal does not
-/// end it, as nobody knows when the node has said everything.
+/// Joins the terminal with the console until Ctrl-] or the node's end. The end of an input that is
+/// no terminal does not end this: the node may still have output.
 pub fn attach(name: &str, node: usize) -> Result<()> {
     let socket = LabPaths::new(name)?.console(node);
     let mut console = UnixStream::connect(&socket).with_context(|| {
@@ -67,7 +67,7 @@ fn join(console: &mut UnixStream, terminal: bool) -> Result<()> {
             stdout.flush()?;
         }
         if typed {
-            // Not through Stdin's buffer: poll() does not see what is in there.
+            // Reads without Stdin's buffer: poll() does not see its content.
             let length = rustix::io::retry_on_intr(|| rustix::io::read(stdin, &mut buffer))?;
             if length == 0 {
                 input = false;
@@ -81,7 +81,7 @@ fn join(console: &mut UnixStream, terminal: bool) -> Result<()> {
     }
 }
 
-/// The terminal in raw mode; as it was when dropped.
+/// The terminal in raw mode. Its former mode comes back on drop.
 struct RawTerminal {
     before: Option<Termios>,
 }

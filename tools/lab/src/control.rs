@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `lab` and the process that owns a lab say to each other.
+//! The protocol between `lab` and the process that owns a lab.
 //!
 //! A client connects, sends one `Control` frame with a [`Control`], and gets an `Answer`
 //! frame with an [`Answer`]. For `Open` the connection then carries the frames of that
@@ -23,48 +23,48 @@ use crate::wire::Request;
 pub enum Control {
     /// Open a channel to a node's agent.
     Open {
-        /// Which node.
+        /// The node.
         node: usize,
-        /// What for.
+        /// The request to the agent.
         request: Request,
     },
-    /// Say what there is: a [`Report`].
+    /// Asks for the state of the lab: a [`Report`].
     Report,
     /// Kill a node.
     Kill {
-        /// Which.
+        /// The node.
         node: usize,
     },
     /// Kill a node and boot it again.
     Restart {
-        /// Which.
+        /// The node.
         node: usize,
     },
-    /// Stop a node's processors.
+    /// Stop a node's CPUs.
     Pause {
-        /// Which.
+        /// The node.
         node: usize,
     },
     /// Let a paused node go on.
     Resume {
-        /// Which.
+        /// The node.
         node: usize,
     },
     /// Set the link between two nodes up or down.
     Link {
         /// One end.
         a: usize,
-        /// The other.
+        /// The other end.
         b: usize,
-        /// Whether it is to be up.
+        /// Whether the link is to be up.
         up: bool,
     },
-    /// Change what the order of writes follows from.
+    /// Change the seed of the order of writes.
     Reseed {
         /// The seed.
         seed: u64,
     },
-    /// The emulator's counters, as it gives them.
+    /// Asks for the emulator's counters.
     Counters,
     /// End the lab.
     Down,
@@ -74,13 +74,13 @@ pub enum Control {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is done; the value depends on the request.
+    /// The request was carried out; the value depends on the request.
     Done(serde_json::Value),
-    /// It failed, and why.
+    /// The request failed, with the reason.
     Failed(String),
 }
 
-/// What the owner prints while it starts, a JSON line each.
+/// The output of the owner while it starts, a JSON line each.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
@@ -88,20 +88,20 @@ pub enum Start {
     Step(Step),
     /// The lab is up.
     Up,
-    /// It is not, and why.
+    /// The lab did not start, with the reason.
     Failed(String),
 }
 
-/// What there is and how it is doing.
+/// The state of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What was asked for.
+    /// The configuration.
     pub config: Config,
     /// The process id of the owner.
     pub owner: u32,
     /// The process id of the emulator.
     pub emulator: Option<u32>,
-    /// Where its files are.
+    /// The folder of its files.
     pub folder: PathBuf,
     /// The folder that guests see as /exchange.
     pub exchange: PathBuf,
@@ -111,22 +111,22 @@ pub struct Report {
     pub links: Vec<LinkState>,
 }
 
-/// One node.
+/// The state of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// Its number.
+    /// The number.
     pub number: usize,
     /// "running" or "down".
     pub state: String,
-    /// Why it is down.
+    /// The reason why it is down.
     pub reason: Option<String>,
     /// The process id of its QEMU.
     pub pid: Option<u32>,
     /// The release of its kernel.
     pub kernel: Option<String>,
-    /// How long it took to boot.
+    /// Seconds that the node took to boot.
     pub boot_seconds: Option<f64>,
-    /// How long ago it was switched on.
+    /// Seconds since the node was switched on.
     pub up_seconds: Option<f64>,
 }
 
@@ -152,7 +152,7 @@ impl fmt::Display for Report {
         for link in &self.links {
             let state = match (link.plugged, link.up) {
                 (_, true) => "up",
-                (true, false) => "down: not both drivers want it",
+                (true, false) => "down: a driver has not enabled the link",
                 (false, false) => "down: unplugged",
             };
             writeln!(f, "link {}-{}: {state}", link.upstream, link.downstream)?;
@@ -174,7 +174,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The emulator's counters for people: a table, a line for each device.
+/// Returns the emulator's counters for people: a table with a line for each device.
 pub fn counters_table(guests: &[GuestCounters]) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (node, guest) in guests.iter().enumerate() {

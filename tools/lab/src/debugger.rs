@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! QEMU's stub for debuggers, as far as the lab needs it: a breakpoint, and single steps. It speaks
+//! QEMU's stub for debuggers, as far as the lab needs it: a breakpoint, and single steps. It uses
 //! the remote serial protocol of GDB. By default no interrupt and no timer comes within a step.
 
 use std::io::BufRead;
@@ -21,19 +21,19 @@ use crate::paths::LabPaths;
 
 const TIMEOUT: Duration = hang_limit(20);
 
-/// The number that the protocol has for RIP.
+/// The number of RIP in the protocol.
 const INSTRUCTION_POINTER: &str = "p10";
 
-/// A guest that stands still, unless it is told to go on. Dropping this lets it.
+/// A guest that is stopped, unless it is told to go on. Dropping this lets the guest go on.
 pub(crate) struct Debugger {
     stream: BufReader<UnixStream>,
     monitor: PathBuf,
-    /// The processor that has stopped, as the protocol names it.
+    /// The CPU that has stopped, as the protocol names it.
     thread: String,
 }
 
 impl Debugger {
-    /// Stops a node.
+    /// Stops a node and attaches to it.
     pub(crate) fn attach(paths: &LabPaths, node: usize) -> Result<Debugger> {
         let (monitor, socket) = (paths.monitor(node), paths.debugger(node));
         let address = socket.display();
@@ -52,8 +52,8 @@ impl Debugger {
         })
     }
 
-    /// Lets the guest run until one of its processors comes to an address, after `skip` times that
-    /// it does not count.
+    /// Lets the guest run until one of its CPUs reaches an address, after `skip` times that do not
+    /// count.
     pub(crate) fn run_to(&mut self, address: u64, skip: usize) -> Result<()> {
         self.order(&format!("Z1,{address:x},1"))?;
         for _ in 0..=skip {
@@ -62,12 +62,12 @@ impl Debugger {
         self.order(&format!("z1,{address:x},1"))
     }
 
-    /// Has the processor that has stopped run one instruction.
+    /// Makes the stopped CPU run one instruction.
     pub(crate) fn step(&mut self) -> Result<()> {
         self.go(&format!("vCont;s:{}", self.thread))
     }
 
-    /// Where it is.
+    /// Returns the address where the stopped CPU is.
     pub(crate) fn instruction_pointer(&mut self) -> Result<u64> {
         let answer = self.ask(INSTRUCTION_POINTER)?;
         let number = u64::from_str_radix(&answer, 16)
@@ -77,7 +77,7 @@ impl Debugger {
 
     fn go(&mut self, packet: &str) -> Result<()> {
         let answer = self.ask(packet)?;
-        // Such as "T05thread:01;".
+        // The answer looks like "T05thread:01;".
         let thread = answer
             .split_once("thread:")
             .and_then(|(_, rest)| rest.split_once(';'));
@@ -114,7 +114,7 @@ impl Debugger {
 
 impl Drop for Debugger {
     fn drop(&mut self) {
-        // Whoever hears of an error has one already, or sees that the node stands still.
+        // A caller that needs an error has one already, or sees that the node stands still.
         let _ = self.ask("D");
         let _ = monitor::human(&self.monitor, "gdbserver none");
     }

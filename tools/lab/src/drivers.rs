@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which drivers the nodes of a lab load for what is emulated.
+//! The drivers that the nodes of a lab load for emulated devices.
 
 use ntb_emulator::config::Personality;
 
-/// The modules that nodes load: the driver of their NTB, and that of their DMA engines.
+/// Returns the modules that nodes load: the driver of their NTB, and that of their DMA engines.
 pub fn default_modules(personality: Personality) -> Vec<String> {
     let ntb = match personality {
         Personality::Gen3 | Personality::Gen5 => "ntb_hw_intel",

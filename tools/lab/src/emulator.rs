@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The emulator process of a lab: its configuration, its life, and what it can be asked.
+//! The emulator process of a lab: its configuration, its life, and its control connection.
 //!
 //! It has to be ready before any QEMU starts and to outlive them all: a QEMU whose devices
 //! vanish may abort. If it ends by itself, the lab is over.
@@ -30,7 +30,7 @@ use crate::process::Supervised;
 use crate::process::describe;
 use crate::text::last_lines;
 
-/// How long it may take until the emulator listens.
+/// Time within which the emulator must listen.
 const START: Duration = hang_limit(60);
 
 /// The running emulator.
@@ -39,7 +39,7 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// Starts it and waits until it listens. `on_exit` is called when it ends.
+    /// Starts the emulator, and waits until it listens. Calls `on_exit` when it ends.
     pub(crate) fn start(
         config: &Config,
         paths: &LabPaths,
@@ -63,7 +63,7 @@ impl Emulator {
         let stdout = stdout.context("the emulator has no standard output")?;
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            // Reads on after "ready", so that the emulator can never block on this pipe.
+            // The thread reads on after "ready", so that the emulator can never block on this pipe.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -91,23 +91,23 @@ impl Emulator {
         format!("the emulator {end}:\n{}", last_lines(&log, 10))
     }
 
-    /// Why it is gone, if it is.
+    /// Returns why the emulator is gone, if it is.
     pub(crate) fn failure(&self, paths: &LabPaths) -> Option<String> {
         self.process.exited()?;
         Some(Self::epitaph(&self.process, paths))
     }
 
-    /// A connection to ask it something.
+    /// Opens a control connection.
     pub(crate) fn client(&self, paths: &LabPaths) -> Result<Client> {
         Client::connect(paths.folder())
     }
 
-    /// The process id, for people.
+    /// Returns the process id, for people.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Ends it, politely first. No QEMU may run any more.
+    /// Ends the emulator: by a signal first, and by force after a while. No QEMU may run any more.
     pub(crate) fn stop(&self) {
         self.process.signal(Signal::TERM);
         if self.process.wait(hang_limit(3)).is_none() {

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The errors a caller may want to tell apart. Everything else is an `anyhow::Error` with
-//! its story; these can be found in one with `downcast_ref`.
+//! The errors that a caller may want to tell apart. All other errors are an `anyhow::Error` with
+//! its story; `downcast_ref` finds one of these in it.
 
 use thiserror::Error;
 
-/// What went wrong in a lab, as far as a test may expect it.
+/// An error of a lab that a test may expect.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The guest is not there: killed by us, or dead for a reason of its own.
+    /// The guest is gone: the lab has killed it, or it died by itself.
     #[error("{reason}")]
     NodeLost {
-        /// Which node.
+        /// The node.
         node: usize,
-        /// What happened, with the last lines of the console if it was unexpected.
+        /// The reason, with the last lines of the console if it was unexpected.
         reason: String,
     },
     /// A command took too long and was killed.
     #[error("node {node}: '{command}' did not end within {seconds} s and was killed{output}")]
     Timeout {
-        /// Which node.
+        /// The node.
         node: usize,
         /// The command.
         command: String,
-        /// How long it had.
+        /// The timeout.
         seconds: u64,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// A command ended, and not with status 0.
     #[error("node {node}: '{command}' {status}{output}")]
     Command {
-        /// Which node.
+        /// The node.
         node: usize,
         /// The command.
         command: String,
-        /// How it ended.
+        /// The outcome.
         status: String,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// The kernel of a node reported something.
     #[error("node {node}: {} in the kernel log:\n{}", plural(reports.len()), reports.join("\n"))]
     KernelLog {
-        /// Which node.
+        /// The node.
         node: usize,
-        /// The lines that gave it away, with some context.
+        /// The lines of the report, with some context.
         reports: Vec<String>,
     },
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The lab's end of a guest's agent: requests over one connection, many at a time.
 //!
-//! One thread reads the connection and hands each frame to the sink of its channel; a sink
-//! must not block. When the connection ends, every open channel hears why.
+//! One thread reads the connection and hands each frame to the sink of its channel; a sink must not
+//! block. When the connection ends, the sink of every open channel gets the reason.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,7 @@ use crate::wire::Kind;
 use crate::wire::Request;
 use crate::wire::VERSION;
 
-/// What a channel's sink gets.
+/// An event for a channel's sink.
 #[derive(Debug)]
 pub enum Event {
     /// A frame of this channel; one of kind `Done` is the last event.
@@ -57,14 +57,14 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Greets the agent behind `stream` and waits at most `limit` for its answer. `reason`
-    /// is asked why the connection ended, when it has.
+    /// Greets the agent behind `stream`, and waits at most `limit` for its answer. `reason` is
+    /// called when the connection has ended, and tells why.
     pub fn greet(
         stream: UnixStream,
         limit: Duration,
         reason: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<(Guest, Hello)> {
-        // A guest that stops reading must not hang the lab for ever.
+        // A guest that stops reading must not make the lab hang for ever.
         stream.set_write_timeout(Some(hang_limit(60)))?;
         let reader = stream.try_clone()?;
         let guest = Guest {
@@ -84,13 +84,13 @@ impl Guest {
         let shared = Arc::clone(&guest.shared);
         thread::spawn(move || read_frames(&shared, reader, Box::new(reason)));
         let hello = guest.exchange_hello(&receiver, limit).inspect_err(|_| {
-            // The reader's thread would keep the connection, and QEMU takes one at a time.
+            // The reader's thread would keep the connection, and QEMU takes only one at a time.
             guest.close();
         })?;
         Ok((guest, hello))
     }
 
-    /// Sends this end's greeting; returns the agent's.
+    /// Sends this end's greeting. Returns the agent's.
     fn exchange_hello(&self, receiver: &mpsc::Receiver<Event>, limit: Duration) -> Result<Hello> {
         let hello = Hello {
             version: VERSION,
@@ -141,7 +141,7 @@ impl Guest {
                 frame.payload.len()
             );
         }
-        // If this fails, the reader sees the end as well and tells the sink.
+        // If this fails, the reader sees the end of the connection as well, and tells the sink.
         let _ = self.write(&frame);
         Ok(number)
     }
@@ -154,7 +154,7 @@ impl Guest {
     fn write(&self, frame: &Frame) -> io::Result<()> {
         let mut writer = lock(&self.shared.writer);
         frame.write(&mut *writer).inspect_err(|_| {
-            // Part of a frame may be out: nothing that follows would make sense.
+            // A part of a frame may be sent: no later frame would make sense.
             let _ = writer.shutdown(std::net::Shutdown::Both);
         })
     }
@@ -208,12 +208,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_without_an_answer_ends_its_connection() {
+    fn unanswered_greeting_closes_the_connection() {
         let (stream, mut agent) = UnixStream::pair().unwrap();
         let limit = Duration::from_millis(10);
         assert!(Guest::greet(stream, limit, || "gone".to_owned()).is_err());
         agent.set_read_timeout(Some(hang_limit(60))).unwrap();
-        // The greeting, and then the end.
+        // The agent gets the greeting, and then the end.
         let mut said = Vec::new();
         agent.read_to_end(&mut said).unwrap();
         assert!(!said.is_empty());

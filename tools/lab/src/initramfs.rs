@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The initramfs of every guest: busybox, the modules that the kernel needs for that, and a
-//! script that mounts the pinned root and hands over to the agent.
+//! The initramfs of every guest: busybox, the modules that the kernel needs to mount the root, and
+//! a script that mounts the pinned root and starts the agent.
 //!
 //! It is written here as an uncompressed "newc" archive and cached under the hash of its
 //! contents.
@@ -23,7 +23,7 @@ const FOLDERS: [&str; 9] = [
     "bin", "dev", "early", "proc", "sys", "lower", "overlay", "root", "tmp",
 ];
 
-/// Makes the archive if it is not in `cache` yet and returns its path.
+/// Makes the archive if it is not in `cache` yet. Returns its path.
 pub fn ensure(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let busybox = fs::read(BUSYBOX).with_context(|| {
         format!(
@@ -45,7 +45,7 @@ pub fn ensure(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let key = &format!("{digest:x}")[..12];
     let path = cache.join(format!("initramfs-{key}.cpio"));
     if !path.exists() {
-        // Not by the id of this process: those begin anew in every environment.
+        // The name has no process id: those begin anew in every environment.
         let mut partial = tempfile::NamedTempFile::new_in(cache)
             .with_context(|| format!("cannot make a file in {}", cache.display()))?;
         partial
@@ -63,7 +63,7 @@ fn archive(busybox: &[u8], modules: &[(String, Vec<u8>)]) -> Vec<u8> {
     for folder in FOLDERS {
         archive.entry(folder, 0o040_755, (0, 0), &[]);
     }
-    // The kernel opens it for init before anything is mounted.
+    // The kernel opens the console for init before anything is mounted.
     archive.entry("dev/console", 0o020_600, (5, 1), &[]);
     archive.entry("bin/busybox", 0o100_755, (0, 0), busybox);
     for (name, contents) in modules {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_aligned_and_terminated() {
+    fn archive_entries_are_aligned_and_terminated() {
         let archive = archive(b"12345", &[("early/10-a.ko".to_owned(), vec![7; 13])]);
         assert_eq!(archive.len() % 512, 0);
         assert!(archive.starts_with(b"070701"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_does_not_depend_on_the_day() {
+    fn same_content_makes_the_same_archive() {
         assert_eq!(archive(b"x", &[]), archive(b"x", &[]));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a lab finds out about its guests' kernels: what they log, leak and pin, and what
-//! their KUnit suites say.
+//! Reports about the guests' kernels: their logs, leaks and pinned pages, and the results of their
+//! KUnit suites.
 
 use std::fs;
 
@@ -16,19 +16,19 @@ use crate::lab::Lab;
 use crate::text::printable;
 
 impl Lab {
-    /// The kernel log of a node, as `dmesg --raw` prints it.
+    /// Returns the kernel log of a node, as `dmesg --raw` prints it.
     pub fn dmesg(&self, node: usize) -> Result<String> {
         Ok(self.exec(node, ["dmesg", "--raw"])?.success()?.stdout())
     }
 
-    /// What a node's console printed since the lab was started.
+    /// Returns the output of a node's console since the lab was started.
     pub fn console(&self, node: usize) -> String {
         let log = fs::read(self.paths().console_log(node)).unwrap_or_default();
         printable(&String::from_utf8_lossy(&log))
     }
 
-    /// Writes a line into a node's kernel log; [`Lab::check_kernel_log`] looks at what
-    /// follows the last one.
+    /// Writes a line into a node's kernel log; [`Lab::check_kernel_log`] checks the log after the
+    /// last such line.
     pub fn mark_kernel_log(&self, node: usize, text: &str) -> Result<()> {
         // Without the newline the kernel would hold the line back, for more to come.
         let line = format!("{}{text}\n", kernel_log::MARK);
@@ -39,12 +39,12 @@ impl Lab {
         Ok(())
     }
 
-    /// An error if a node's kernel reported anything since the last mark.
+    /// Returns an error if a node's kernel has reported a problem since the last mark.
     pub fn check_kernel_log(&self, node: usize) -> Result<()> {
         self.check_kernel_log_except(node, &[])
     }
 
-    /// The same, where reports whose first line contains one of `expected` do not count.
+    /// Checks the kernel log, without the reports whose first line contains one of `expected`.
     pub fn check_kernel_log_except(&self, node: usize, expected: &[&str]) -> Result<()> {
         let log = self.dmesg(node)?;
         let reports = kernel_log::scan(kernel_log::since_mark(&log), expected);
@@ -54,7 +54,7 @@ impl Lab {
         Err(anyhow!(Error::KernelLog { node, reports }))
     }
 
-    /// Forgets the leaks that are known. Nothing on the plain kernel.
+    /// Forgets the known leaks. Does nothing on the plain kernel.
     pub fn clear_kmemleak(&self, node: usize) -> Result<()> {
         if self.config().kernel == Flavour::Debug {
             self.shell(node, "echo clear >/sys/kernel/debug/kmemleak")?;
@@ -62,9 +62,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Lets the kernel look for leaked memory and returns its report; empty on the plain
-    /// kernel. Takes ten seconds and more: kmemleak ignores what is younger than five, and
-    /// believes in a leak only when it sees it twice.
+    /// Makes the kernel search for leaked memory, and returns its report; empty on the plain
+    /// kernel. It takes more than ten seconds: kmemleak ignores memory younger than five seconds,
+    /// and reports a leak only when it has seen it twice.
     pub fn kmemleak(&self, node: usize) -> Result<String> {
         if self.config().kernel != Flavour::Debug {
             return Ok(String::new());
@@ -79,7 +79,7 @@ impl Lab {
             .stdout())
     }
 
-    /// How many pages were pinned for long and released again since boot.
+    /// Returns how many pages were pinned for long, and released again, since boot.
     pub fn pins(&self, node: usize) -> Result<Pins> {
         let text = self
             .exec(node, ["cat", "/proc/vmstat"])?
@@ -96,7 +96,7 @@ impl Lab {
         })
     }
 
-    /// The results of a node's KUnit suites whose name begins with `prefix`.
+    /// Returns the results of a node's KUnit suites whose name begins with `prefix`.
     pub fn kunit(&self, node: usize, prefix: &str) -> Result<KunitResults> {
         let folder = "/sys/kernel/debug/kunit";
         let mut results = KunitResults::default();
@@ -112,14 +112,14 @@ impl Lab {
 /// Pages pinned for long (FOLL_PIN), counted since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pins {
-    /// Pinned.
+    /// Number of pages pinned.
     pub acquired: u64,
-    /// Released.
+    /// Number of pages released.
     pub released: u64,
 }
 
 impl Pins {
-    /// How many are pinned now.
+    /// Returns how many pages are pinned now.
     pub fn held(&self) -> u64 {
         self.acquired.saturating_sub(self.released)
     }

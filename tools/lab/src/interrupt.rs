@@ -19,10 +19,10 @@ use signal_hook::iterator::Signals;
 use crate::lock::lock;
 use crate::process;
 
-/// What is to be removed if this process is interrupted.
+/// The folders to remove if this process is interrupted.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on, an interrupt ends all labs of this process and then the process, with
+/// Installs the handler: an interrupt ends all labs of this process, and then the process with
 /// status 128 + signal.
 pub fn install() -> Result<()> {
     let mut signals =

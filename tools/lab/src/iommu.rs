@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What stands behind the IOMMU of a node.
+//! The devices behind the IOMMU of a node.
 //!
-//! QEMU tells the emulator of what is mapped for a device as long as it is memory of the guest. It drops
-//! the mapping of another device's memory: an engine behind the IOMMU can't copy through the window of a
-//! bridge. With the bridges alone behind it both work, as on a host whose engine is passed through.
+//! QEMU tells the emulator of a device's mapping as long as it maps memory of the guest. It drops
+//! the mapping of another device's memory. So an engine behind the IOMMU can't copy through the
+//! window of a bridge. If only the bridges are behind it, both work, as on a host whose engine is
+//! passed through.
 
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// See the head of this file.
+/// The devices behind the IOMMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Iommu {
-    /// There is none.
+    /// There is no IOMMU.
     #[default]
     None,
-    /// The bridges; engines name memory by physical addresses.
+    /// The bridges; engines use physical addresses.
     Bridges,
-    /// The bridges of node 0; the others have none.
+    /// The bridges of node 0; the other nodes have no IOMMU.
     First,
     /// All devices.
     All,
 }
 
 impl Iommu {
-    /// Whether a node has one.
+    /// Returns whether a node has an IOMMU.
     pub fn exists(self, node: usize) -> bool {
         match self {
             Iommu::None => false,
@@ -34,8 +35,8 @@ impl Iommu {
         }
     }
 
-    /// What a node's shell does before it loads drivers, if anything, with engines in these slots: the
-    /// kernel changes the kind of a group while nobody drives its device.
+    /// Returns the shell commands to run before drivers are loaded, if any, with engines in these
+    /// slots. The kernel changes the type of a group only while its device has no driver.
     pub(crate) fn preparation(
         self,
         node: usize,
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_passed_through_if_only_bridges_are_behind_it() {
+    fn engines_bypass_an_iommu_meant_for_bridges_only() {
         assert_eq!(Iommu::All.preparation(0, [16].into_iter()), None);
         assert_eq!(Iommu::None.preparation(0, [16].into_iter()), None);
         assert_eq!(Iommu::Bridges.preparation(0, [].into_iter()), None);

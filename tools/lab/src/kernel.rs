@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guests' kernels: where scripts/kernel made them, and what of them a guest takes.
+//! The guests' kernels: the folder where scripts/kernel makes them, and the files that a guest
+//! needs.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use anyhow::bail;
 use crate::config::Flavour;
 use crate::paths;
 
-/// A kernel that is there.
+/// A kernel that exists.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     flavour: Flavour,
@@ -22,8 +23,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds the kernel and makes it if it is not there; the progress goes to the terminal.
-    /// If this process ends meanwhile, in whatever way, so does what makes the kernel.
+    /// Finds the kernel, and makes it if it does not exist; the progress goes to the terminal. If
+    /// this process ends meanwhile in any way, the script that makes the kernel ends, too.
     pub fn ensure(flavour: Flavour) -> Result<Kernel> {
         let script = paths::repository().join("scripts/kernel");
         let mut child = Command::new(paths::repository().join("scripts/contained"))
@@ -34,7 +35,7 @@ impl Kernel {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot run {}", script.display()))?;
-        // Held until the script has ended: its end is what "contained" waits for.
+        // The pipe is held until the script has ended: "contained" waits for the end of the pipe.
         let lifeline = child.stdin.take();
         let output = child.wait_with_output()?;
         drop(lifeline);
@@ -48,27 +49,28 @@ impl Kernel {
         })
     }
 
-    /// Which it is.
+    /// Returns the kind of kernel.
     pub fn flavour(&self) -> Flavour {
         self.flavour
     }
 
-    /// The build tree (KDIR), the same path here and in the guests.
+    /// Returns the build tree (KDIR), the same path here and in the guests.
     pub fn tree(&self) -> &Path {
         &self.tree
     }
 
-    /// What QEMU boots.
+    /// Returns the image that QEMU boots.
     pub fn image(&self) -> PathBuf {
         self.tree.join("image")
     }
 
-    /// What guests see as /lib/modules, the same path here and there.
+    /// Returns the folder that guests see as /lib/modules, the same path here and there.
     pub fn modules(&self) -> PathBuf {
         self.tree.join("root/lib/modules")
     }
 
-    /// The modules that a guest takes before it can mount its root, in the order of loading.
+    /// Returns the modules that a guest needs before it can mount its root, in the order of
+    /// loading.
     pub fn early_modules(&self) -> Result<Vec<PathBuf>> {
         let folder = self.tree.join("early");
         let mut files = fs::read_dir(&folder)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Finds in a kernel log what a test must not leave there.
+//! Finds lines in a kernel log that a test must not cause.
 //!
-//! The input is what `dmesg --raw` prints: `<level>[ seconds] text`, the level with the
-//! facility in its upper bits.
+//! The input is the output of `dmesg --raw`: `<level>[ seconds] text`, the level with the facility
+//! in its upper bits.
 
-/// What starts a report of the kernel's own checkers, at whatever level it is printed.
+/// Begins of reports of the kernel's own checkers, at any level.
 const REPORTS: [&str; 24] = [
     "WARNING: ",
     "BUG: ",
@@ -28,12 +28,12 @@ const REPORTS: [&str; 24] = [
     "blocked for more than",
     "soft lockup",
     "new suspected memory leaks",
-    // Of KUnit, which debug kernels run when the module is loaded.
+    // Lines of KUnit, which debug kernels run when the module is loaded.
     ": ASSERTION FAILED at",
     ": EXPECTATION FAILED at",
 ];
 
-/// What the checkers say when nothing is wrong.
+/// Lines of the checkers when nothing is wrong.
 const HARMLESS: [&str; 4] = [
     "DMA-API: preallocated",
     "DMA-API: debugging enabled",
@@ -41,16 +41,17 @@ const HARMLESS: [&str; 4] = [
     "DMA-API: dma_debug_entry pool grown",
 ];
 
-/// Reports that mean nothing: what the first line contains, and what the rest does.
+/// Known reports that mean nothing: a part of the first line, and a part of the other lines.
 ///
-/// Nobody here can do anything about the kernel's own drivers: plx_dma_free_chan_resources() calls
-/// pci_irq_vector(), which takes a mutex, inside rcu_read_lock(), so whoever gives a DMA channel back
-/// on a debug kernel sees these. Its remove() takes `ring_lock` with softirqs on, which its tasklet takes,
-/// too, so lockdep speaks of that where an engine's driver was unbound and bound again. After one of its own
-/// reports, lockdep is off until the next boot.
+/// The kernel's own drivers cause some, and this project can't change them.
+/// plx_dma_free_chan_resources() calls pci_irq_vector(), which takes a mutex, inside
+/// rcu_read_lock(). So these reports appear on a debug kernel when a DMA channel is released. The
+/// driver's remove() takes `ring_lock` with softirqs on, and its tasklet takes it, too. So lockdep
+/// reports that where an engine's driver was unbound and bound again. After a report of its own,
+/// lockdep is off until the next boot.
 ///
-/// A debug kernel runs the module's own tests each time that it loads the module, and one of them makes
-/// up a client that forgets things, of which the module has to speak.
+/// A debug kernel runs the module's own tests each time that it loads the module. One of them plays
+/// a client that forgets resources, which the module must report.
 const KNOWN: [(&str, &str); 5] = [
     ("suspicious RCU usage", "plx_dma_free_chan_resources+"),
     (
@@ -62,19 +63,20 @@ const KNOWN: [(&str, &str); 5] = [
     ("scif: module scif_test has gone", "scif_test"),
 ];
 
-/// How KCSAN begins a report, with the functions of both accesses and their modules; it ends it with a line of `=`. It looks
-/// at all of the kernel, whose own races, as of timers and work queues, are nobody's business here.
+/// The begin of a KCSAN report, with the functions of both accesses and their modules; the end is a
+/// line of `=`. KCSAN checks all of the kernel, whose own races, as of timers and work queues, do
+/// not count here.
 const RACE: &str = "BUG: KCSAN: ";
 
-/// The most lines that belong to one report.
+/// Largest number of lines of one report.
 const LONGEST: usize = 120;
-/// Lines of a report that are quoted.
+/// Number of lines of a report that are quoted.
 const CONTEXT: usize = 40;
 
-/// A line by which `mark` divides the log.
+/// The line by which `mark_kernel_log` divides the log.
 pub const MARK: &str = "lab: mark: ";
 
-/// The part of a log after the last mark.
+/// Returns the part of a log after the last mark.
 pub fn since_mark(log: &str) -> &str {
     match log.rfind(MARK) {
         Some(at) => log[at..].split_once('\n').map_or("", |(_, rest)| rest),
@@ -82,9 +84,8 @@ pub fn since_mark(log: &str) -> &str {
     }
 }
 
-/// The reports in a log, each with some lines of context. Warnings and worse of the module
-/// `scif` count as reports. A report that contains one of `expected` in its first line does
-/// not.
+/// Returns the reports in a log, each with some lines of context. Warnings and worse of the module
+/// `scif` count as reports. A report whose first line contains one of `expected` does not count.
 pub fn scan(log: &str, expected: &[&str]) -> Vec<String> {
     let lines: Vec<(u32, &str)> = log.lines().map(split).collect();
     let mut reports = Vec::new();
@@ -115,7 +116,7 @@ pub fn scan(log: &str, expected: &[&str]) -> Vec<String> {
     reports
 }
 
-/// How many lines belong to the report that starts here: up to the end of its back trace,
+/// Returns how many lines belong to the report that starts here: up to the end of its back trace,
 /// if it has one.
 fn report_length(lines: &[(u32, &str)]) -> usize {
     let is_race = lines.first().is_some_and(|(_, line)| line.contains(RACE));
@@ -131,7 +132,7 @@ fn report_length(lines: &[(u32, &str)]) -> usize {
     }
 }
 
-/// What the crash of the last boot printed on a console, if it crashed.
+/// Returns the output of the last boot's crash on a console, if it crashed.
 pub fn crash(console: &str) -> Option<String> {
     const CRASHES: [&str; 6] = [
         "Kernel panic",
@@ -158,7 +159,8 @@ fn is_report(text: &str) -> bool {
         && !HARMLESS.iter().any(|harmless| text.contains(harmless))
 }
 
-/// Whether the module said it: "[   12.345678] scif: ..." or "... scif 0000:00:05.0: ...".
+/// Returns whether the line is of the module: "[   12.345678] scif: ..." or "... scif 0000:00:05.0:
+/// ...".
 fn is_ours(text: &str) -> bool {
     let message = text
         .strip_prefix('[')
@@ -168,7 +170,7 @@ fn is_ours(text: &str) -> bool {
     message.starts_with("scif:") || message.starts_with("scif ")
 }
 
-/// The level (7 if there is none) and the rest of a line.
+/// Returns the level (7 if there is none) and the rest of a line.
 fn split(line: &str) -> (u32, &str) {
     line.strip_prefix('<')
         .and_then(|rest| rest.split_once('>'))
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clean_log_has_no_reports() {
+    fn clean_log_has_no_reports() {
         let log = "<6>[    0.1] scif: loaded\n<4>[    0.2] acpi: something\n\
                    <6>[    0.3] DMA-API: preallocated 65536 debug entries\n<14>hello scif: x";
         assert!(scan(log, &[]).is_empty());
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn known_reports_of_others_do_not_count() {
+    fn known_reports_of_other_drivers_are_ignored() {
         let known = "<4>[ 1.0] BUG: sleeping function called from invalid context at x.c:1\n\
                      <4>[ 1.1] Call Trace:\n<4>[ 1.2]  plx_dma_free_chan_resources+0x1/0x2\n\
                      <4>[ 1.3]  </TASK>\n";
@@ -215,7 +217,7 @@ mod tests {
             scan(&lock.replace("plxdev->ring_lock", "scif_lock"), &[]).len(),
             1
         );
-        // The same of anybody else, right behind it.
+        // The same report of other code, right behind the known one.
         let other = known.replace("plx_dma_free_chan_resources", "scif_something");
         let reports = scan(&format!("{known}{other}"), &[]);
         assert_eq!(reports.len(), 1);
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn races_of_others_do_not_count() {
+    fn data_races_of_other_code_are_ignored() {
         let race = "<3>[ 1.0] ======\n<3>[ 1.0] BUG: KCSAN: data-race in f / g\n\
                     <3>[ 1.1] read to 0x1 of 8 bytes by task 1 on cpu 1:\n<3>[ 1.2]  f+0x1/0x2\n\
                     <3>[ 1.2]  in_f+0x1/0x2 [scif]\n<3>[ 1.3] write to 0x1 of 8 bytes by interrupt on cpu 0:\n\
@@ -231,12 +233,12 @@ mod tests {
         let ours = race.replace("in f / g", "in f / g [scif]");
         assert!(scan(race, &[]).is_empty());
         assert_eq!(scan(&ours, &[]).len(), 1);
-        // One does not make the other belong to it.
+        // The report of a race in other code ends before the next report.
         assert!(!scan(&format!("{race}{ours}"), &[])[0].contains("f / g\n"));
     }
 
     #[test]
-    fn our_warnings_count() {
+    fn warnings_of_scif_are_reported() {
         assert_eq!(scan("<4>[ 1.0] scif: the link is down", &[]).len(), 1);
         assert_eq!(
             scan("<3>[ 1.0] scif 0000:00:05.0: bad message", &[]).len(),
@@ -247,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn the_crash_is_that_of_the_last_boot() {
+    fn crash_of_an_earlier_boot_is_ignored() {
         assert_eq!(crash("SeaBIOS\nKernel panic - old\nSeaBIOS\nfine"), None);
         let console = "SeaBIOS\nfine\nBUG: x\ntrace\n";
         assert_eq!(crash(console).as_deref(), Some("BUG: x\ntrace"));
     }
 
     #[test]
-    fn marks_divide() {
+    fn only_lines_after_the_last_mark_are_returned() {
         let log = "<4>WARNING: old\n<6>lab: mark: one\n<6>new";
         assert_eq!(since_mark(log), "<6>new");
         assert_eq!(since_mark("<6>new"), "<6>new");

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The results of KUnit suites, as the kernel shows them in debugfs (KTAP).
 //!
-//! A module's suites run when it is loaded, and loading succeeds even if they fail: somebody
-//! has to look.
+//! A module's suites run when it is loaded, and loading succeeds even if they fail. So the lab must
+//! check their results.
 
-/// What suites of a kernel or module gave.
+/// The results of suites of a kernel or module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KunitResults {
     /// The names of the suites that have run.
     pub suites: Vec<String>,
-    /// How many cases passed.
+    /// Number of cases that passed.
     pub passed: usize,
     /// The names of the cases that were skipped.
     pub skipped: Vec<String>,
-    /// The names of the cases that failed, each with what was said before.
+    /// The names of the cases that failed, each with the output before.
     pub failed: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ impl KunitResults {
         let mut said: Vec<&str> = Vec::new();
         let (before, mut planned, mut failed_whole) = (self.cases(), None, None);
         for line in ktap.lines() {
-            // Cases are indented by four, the suite itself is not: it only repeats them.
+            // Cases are indented by four; the line of the suite itself is not, and repeats them.
             let indented = line.starts_with("    ");
             let text = line.trim_start();
             let (passed, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
@@ -41,7 +41,7 @@ impl KunitResults {
             };
             let name = rest.split_once(' ').map_or(rest, |(_, name)| name);
             if !indented {
-                // A suite without cases can fail on its own.
+                // A suite without cases can fail as a whole.
                 if !passed && self.failed.is_empty() {
                     failed_whole = Some(name.to_owned());
                 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_counted() {
+    fn kunit_results_are_counted() {
         let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..3\n    \
                     ok 1 one\n    # two: EXPECTATION FAILED at x.rs:1\n    not ok 2 two\n    \
                     ok 3 three # SKIP no device\n# scif: pass:1 fail:1 skip:1 total:3\n\
@@ -94,7 +94,7 @@ mod tests {
         );
     }
     #[test]
-    fn a_suite_that_did_not_end_has_failed() {
+    fn suite_that_did_not_finish_has_failed() {
         let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..2\n    \
                     ok 1 one\n";
         let mut results = KunitResults::default();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_can_fail_without_a_case() {
+    fn suite_can_fail_without_a_failed_case() {
         let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..1\n    \
                     ok 1 one\nnot ok 1 scif\n";
         let mut results = KunitResults::default();

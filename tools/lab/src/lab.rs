@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A running lab: its nodes, and what can be done with them.
+//! A running lab: its nodes, and the operations on them.
 //!
-//! The processes behind it are in [`crate::machines`]; what a lab finds out about its guests'
-//! kernels is in [`crate::inspection`], and how fast they are in [`crate::speed`].
+//! [`crate::machines`] has the processes of a lab. [`crate::inspection`] has the reports about its
+//! guests' kernels, and [`crate::speed`] measures how fast they are.
 //!
 //! # Invariants
 //! - Dropping the [`Lab`] ends every process and removes every file of it.
@@ -48,18 +48,18 @@ use crate::server::Served;
 use crate::transfer;
 use crate::wait::wait_until;
 
-/// Within how many seconds a plain guest has booted on an idle machine.
+/// Seconds in which a plain guest boots on an idle machine.
 const BOOT: u64 = 30;
-/// Within how many seconds a command has ended there, if nobody says otherwise.
+/// Seconds in which a command ends there, by default.
 const COMMAND: u64 = 60;
 
-/// Has another number each time that a kernel starts.
+/// A file whose content changes each time that a kernel starts.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A running lab. Dropping it ends it.
 pub struct Lab {
     machines: Arc<Machines>,
-    /// Not set for the handles of clients that are being served.
+    /// Whether dropping this ends the lab. Not set for the handles that serve clients.
     ends: bool,
 }
 
@@ -68,7 +68,7 @@ impl Lab {
     pub fn start(config: Config, progress: &dyn Progress) -> Result<Lab> {
         let started = Instant::now();
         let machines = Arc::new(Machines::prepare(config, progress)?);
-        // From here on, an error ends what was started.
+        // From here on, an error ends the processes that were started.
         let lab = Lab {
             machines,
             ends: true,
@@ -133,45 +133,45 @@ impl Lab {
         Ok(())
     }
 
-    /// What was asked for.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.machines.config
     }
 
-    /// The kernel of the guests.
+    /// Returns the kernel of the guests.
     pub fn kernel(&self) -> &Kernel {
         &self.machines.kernel
     }
 
-    /// Where its files are.
+    /// Returns the paths of its files.
     pub fn paths(&self) -> &LabPaths {
         &self.machines.paths
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.machines.config.nodes
     }
 
-    /// How much longer things may take than on the plain kernel.
+    /// Returns the factor by which operations may take longer than on the plain kernel.
     pub fn slowness(&self) -> u32 {
         self.machines.config.kernel.slowness()
     }
 
-    /// The limit after which something is taken for hung that takes less than `seconds` on
-    /// the plain kernel of an idle machine: many times as long, and longer on a slower
-    /// kernel, but never more than an hour: whoever waits is a person, too. Not for what
-    /// proves a promise: it would hold on any machine.
+    /// Returns the limit after which an operation counts as hung that takes less than `seconds` on
+    /// the plain kernel of an idle machine. It is many times as long, and longer on a slower
+    /// kernel, but never more than an hour, as people may wait for it. The limit must not be used
+    /// to prove a promise: it would hold on any machine.
     pub fn hang_limit(&self, seconds: u64) -> Duration {
         (limits::hang_limit(seconds) * self.slowness()).min(Duration::from_secs(3600))
     }
 
-    /// One node.
+    /// Returns a node.
     pub fn node(&self, number: usize) -> Node<'_> {
         Node { lab: self, number }
     }
 
-    /// A command for a node, to be given an input, an environment, more time ...
+    /// Prepares a command for a node, to be given an input, an environment, more time ...
     pub fn command<S: Into<String>>(
         &self,
         node: usize,
@@ -199,7 +199,7 @@ impl Lab {
             .stdout())
     }
 
-    /// Starts a command that is killed when the result is dropped.
+    /// Starts a command, which is killed when the result is dropped.
     pub fn spawn<S: Into<String>>(
         &self,
         node: usize,
@@ -212,12 +212,12 @@ impl Lab {
         Ok(self.machines.running(node)?.guest.clone())
     }
 
-    /// Loads a module of the kernel and what it needs, unless it is loaded.
+    /// Loads a module of the kernel and the modules that it needs, unless it is loaded.
     pub fn load(&self, node: usize, name: &str) -> Result<()> {
         self.load_with(node, name, "")
     }
 
-    /// The same with parameters like "a=1 b=2".
+    /// Loads a module with parameters like "a=1 b=2".
     pub fn load_with(&self, node: usize, name: &str, parameters: &str) -> Result<()> {
         let mut argv = vec!["modprobe", name];
         argv.extend(parameters.split_whitespace());
@@ -277,7 +277,7 @@ impl Lab {
         self.boot(node, self.config(), &Silent)
     }
 
-    /// The same without a word of the kernel's command line, which was asked for.
+    /// Restarts a node without a word of the configured kernel command line.
     pub fn restart_without(&self, node: usize, word: &str) -> Result<()> {
         let mut config = self.config().clone();
         let words = config.append.len();
@@ -289,16 +289,17 @@ impl Lab {
         self.boot(node, &config, &Silent)
     }
 
-    /// A number that no other start of a node's kernel has.
+    /// Returns a number that no other start of a node's kernel has.
     pub fn boot_id(&self, node: usize) -> Result<String> {
         self.node(node).read(BOOT_ID)
     }
 
-    /// Waits until the kernel of `boot_id` has started another in its place (kexec), which has no modules
-    /// yet but those that it needs itself.
+    /// Waits until the kernel of `boot_id` has started another kernel in its place (kexec), which
+    /// has only loaded the modules that it needs itself.
     pub fn wait_for_next_kernel(&self, node: usize, boot_id: &str) -> Result<()> {
         wait_until("the next kernel is up", self.hang_limit(BOOT), || {
-            // What is said to an agent that is about to go gets lost, so no answer is awaited for long.
+            // A request to an agent that is about to go gets lost, so the wait for an answer is
+            // short.
             let limit = limits::hang_limit(1);
             if self.machines.node(node)?.greet_again(limit).is_err() {
                 return Ok(None);
@@ -309,12 +310,12 @@ impl Lab {
         Ok(())
     }
 
-    /// What the nodes have booted before their root was there.
+    /// Returns the initramfs that the nodes boot.
     pub fn initramfs(&self) -> &Path {
         self.machines.initramfs()
     }
 
-    /// Stops the processors of a node: from outside it looks like one that hangs.
+    /// Stops the CPUs of a node: from outside the node seems to hang.
     pub fn pause(&self, node: usize) -> Result<()> {
         self.machines.running(node)?;
         monitor::command(&self.machines.paths.monitor(node), "stop")
@@ -341,19 +342,19 @@ impl Lab {
         monitor::command(&self.machines.paths.monitor(node), "system_wakeup")
     }
 
-    /// Presses a node's power button, which wakes a node that is suspended to idle.
+    /// Presses a node's power button, which wakes up a node that is suspended to idle.
     pub fn press_power_button(&self, node: usize) -> Result<()> {
         self.machines.running(node)?;
         monitor::command(&self.machines.paths.monitor(node), "system_powerdown")
     }
 
-    /// Whether a node's guest answers, as far as one can see from here.
+    /// Returns whether a node's guest answers, as far as the host can see.
     pub fn is_running(&self, node: usize) -> bool {
         self.machines.running(node).is_ok()
     }
 
-    /// Where a node's processors are, for the story of one that hangs; empty if it does not
-    /// run.
+    /// Returns where a node's CPUs are, for the report of a node that hangs; empty if the node does
+    /// not run.
     pub fn processors(&self, node: usize) -> String {
         self.machines
             .node(node)
@@ -361,7 +362,7 @@ impl Lab {
             .unwrap_or_default()
     }
 
-    /// What there is and how it is doing.
+    /// Returns the state of the lab.
     pub fn report(&self) -> Result<Report> {
         let machines = &self.machines;
         let nodes = (0..self.nodes())
@@ -387,7 +388,7 @@ impl Lab {
             })
             .collect();
         let state = match machines.emulator_pid() {
-            // If it is gone, the nodes say so.
+            // If the emulator is gone, the state of the nodes says so.
             Some(_) => self.emulator_state().unwrap_or_default(),
             None => EmulatorState::default(),
         };
@@ -418,7 +419,7 @@ impl Lab {
         self.machines.emulator_client()?.link(a, b, up)
     }
 
-    /// What the emulator counted of each node since the start or the last reset.
+    /// Returns the emulator's counters of each node since the start or the last reset.
     pub fn counters(&self) -> Result<Vec<GuestCounters>> {
         self.machines.emulator_client()?.counters()
     }
@@ -428,13 +429,12 @@ impl Lab {
         self.machines.emulator_client()?.reset_counters()
     }
 
-    /// Goes through the windows that lead from a node into another, as somebody would who means no
-    /// good.
+    /// Goes through the windows that lead from one node into another, like an attacker.
     pub fn raid(&self, from: usize, into: usize, writes: RaidWrites) -> Result<Loot> {
         self.machines.emulator_client()?.raid(from, into, writes)
     }
 
-    /// Has what is held across links, and for how long, follow from another seed from now on.
+    /// Makes the order of writes follow from another seed from now on.
     pub fn reseed(&self, seed: u64) -> Result<()> {
         if self.config().weak_order.is_none() {
             bail!(
@@ -445,12 +445,12 @@ impl Lab {
         self.machines.emulator_client()?.reseed(seed)
     }
 
-    /// Who is connected to the emulator, and which links are up.
+    /// Returns which guests are connected to the emulator, and which links are up.
     pub fn emulator_state(&self) -> Result<EmulatorState> {
         self.machines.emulator_client()?.state()
     }
 
-    /// From now on, clients may end this process.
+    /// Allows clients to end this process from now on.
     pub(crate) fn allow_down(&self) {
         self.machines.allow_down();
     }
@@ -463,7 +463,7 @@ impl Served for Lab {
                 return Ok(Reply::Channel(self.guest(node)?, request));
             }
             Control::Down if self.machines.may_go_down() => {
-                // The client knows by the end of the connection that all is gone.
+                // The client learns by the end of the connection that the lab is gone.
                 self.machines.stop();
                 interrupt::end(0);
             }
@@ -500,42 +500,42 @@ pub struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// Its number.
+    /// Returns the number.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// See [`Lab::exec`].
+    /// Runs a command to its end, see [`Lab::exec`].
     pub fn exec<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Result<Output> {
         self.lab.exec(self.number, argv)
     }
 
-    /// See [`Lab::shell`].
+    /// Runs a shell script, see [`Lab::shell`].
     pub fn shell(&self, script: &str) -> Result<String> {
         self.lab.shell(self.number, script)
     }
 
-    /// See [`Lab::spawn`].
+    /// Starts a command, see [`Lab::spawn`].
     pub fn spawn<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Result<Process> {
         self.lab.spawn(self.number, argv)
     }
 
-    /// See [`Lab::load`].
+    /// Loads a module of the kernel, see [`Lab::load`].
     pub fn load(&self, name: &str) -> Result<()> {
         self.lab.load(self.number, name)
     }
 
-    /// See [`Lab::insmod`].
+    /// Loads a module from a file, see [`Lab::insmod`].
     pub fn insmod(&self, path: impl AsRef<Path>, parameters: &str) -> Result<()> {
         self.lab.insmod(self.number, path, parameters)
     }
 
-    /// See [`Lab::rmmod`].
+    /// Unloads a module, see [`Lab::rmmod`].
     pub fn rmmod(&self, name: &str) -> Result<()> {
         self.lab.rmmod(self.number, name)
     }
 
-    /// See [`Lab::dmesg`].
+    /// Returns the kernel log, see [`Lab::dmesg`].
     pub fn dmesg(&self) -> Result<String> {
         self.lab.dmesg(self.number)
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Boots and drives Linux guests joined by emulated NTBs.
 //!
-//! [`Lab`] is the whole thing for a program such as a test: it starts the emulator and the
-//! guests, runs commands in them, and ends everything when it is dropped. The command
-//! `lab` keeps one in a background process and talks to it ([`owner`], [`client`]).
+//! [`Lab`] is a whole lab for a program such as a test. It starts the emulator and the guests, runs
+//! commands in them, and ends everything when it is dropped. The command `lab` keeps a lab in a
+//! background process and communicates with it ([`owner`], [`client`]).
 //!
-//! Labs run inside the pinned environment (`scripts/environment`), on no machine's own
-//! tools. This crate knows nothing of SCIF: the module is only a file that tests load.
+//! Labs run inside the pinned environment (`scripts/environment`), and not with a machine's own
+//! tools. This crate does not know SCIF: the module is only a file that tests load.
 //!
 //! ```no_run
 //! use lab::{Config, Flavour, Lab, Silent};

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long something may take before it is taken for hung.
+//! The time after which an operation counts as hung.
 //!
-//! Whoever waits says how many seconds are plenty on a machine that has nothing else to do
-//! ([`hang_limit`], and `Lab::hang_limit` for what a guest does); how much more it gets on a
-//! machine that has, is said here and nowhere else. Such a limit proves nothing: it only
-//! ends what would never end, so it costs nothing to be generous. What proves a promise is
-//! judged by the speed measured next to it, see [`crate::speed`].
+//! The caller gives the seconds that are plenty on an idle machine ([`hang_limit`], and
+//! `Lab::hang_limit` for operations of a guest). Only this module decides how much more time there
+//! is on a busy machine. Such a limit proves nothing: it only ends operations that would never end,
+//! so a generous limit costs nothing. A promise is judged by the speed measured next to it, see
+//! [`crate::speed`].
 
 use std::time::Duration;
 
-/// How much slower than expected a machine may be without anything being taken for hung:
-/// ten times is what the suite has to stand.
+/// Factor by which a machine may be slower than expected before an operation counts as hung.
 const GENEROSITY: u64 = 10;
 
-/// The limit for something on the host that takes less than `seconds` when nothing else
-/// runs there.
+/// Returns the limit for an operation on the host that takes less than `seconds` on an idle
+/// machine.
 pub const fn hang_limit(seconds: u64) -> Duration {
     Duration::from_secs(seconds * GENEROSITY)
 }
@@ -24,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_ten_times_slower_is_not_taken_for_hung() {
+    fn hang_limit_allows_a_ten_times_slower_machine() {
         assert!(hang_limit(20) >= Duration::from_secs(200));
     }
 }

@@ -36,7 +36,7 @@ use crate::progress::Progress;
 use crate::progress::Step;
 use crate::qemu::Machine;
 
-/// The processes of a lab, and what they are made of.
+/// The processes of a lab, and the files that they need.
 pub(crate) struct Machines {
     pub(crate) config: Config,
     pub(crate) kernel: Kernel,
@@ -47,15 +47,15 @@ pub(crate) struct Machines {
     emulator: OnceLock<Emulator>,
     memory: PathBuf,
     pub(crate) paths: LabPaths,
-    /// Clients may end this process.
+    /// Whether clients may end this process.
     may_go_down: AtomicBool,
-    /// Taken when the lab is stopped.
+    /// The claim of the name, taken when the lab is stopped.
     claim: Mutex<Option<Claim>>,
 }
 
 impl Machines {
-    /// Takes the name and the folder of the lab, and finds what its processes need. Starts
-    /// none.
+    /// Takes the name and the folder of the lab, and finds the files that its processes need.
+    /// Starts no process.
     pub(crate) fn prepare(config: Config, progress: &dyn Progress) -> Result<Machines> {
         config.check()?;
         paths::require_environment()?;
@@ -94,7 +94,7 @@ impl Machines {
         })
     }
 
-    /// What guests boot before their root is there.
+    /// Returns the initramfs that guests boot.
     pub(crate) fn initramfs(&self) -> &Path {
         &self.initramfs
     }
@@ -103,7 +103,7 @@ impl Machines {
     pub(crate) fn start_emulator(self: &Arc<Self>) -> Result<()> {
         let weak = Arc::downgrade(self);
         let emulator = Emulator::start(&self.config, &self.paths, &self.topology, move |_| {
-            // Guests whose devices are gone are of no use, and may hang.
+            // Guests whose devices are gone are useless, and may hang.
             if let Some(machines) = Weak::upgrade(&weak) {
                 for node in &machines.nodes {
                     node.kill();
@@ -115,7 +115,7 @@ impl Machines {
             .map_err(|_| anyhow!("the emulator was started twice"))
     }
 
-    /// Boots a node, with this configuration in place of the lab's, and returns when its agent answers.
+    /// Boots a node, with this configuration in place of the lab's. Returns when its agent answers.
     pub(crate) fn boot(&self, number: usize, config: &Config, limit: Duration) -> Result<()> {
         let node = self.node(number)?;
         let machine = Machine {
@@ -134,12 +134,12 @@ impl Machines {
             .map_err(|error| self.blame_emulator(error))
     }
 
-    /// The process id of the emulator, if there is one.
+    /// Returns the process id of the emulator, if there is one.
     pub(crate) fn emulator_pid(&self) -> Option<u32> {
         self.emulator.get().map(Emulator::pid)
     }
 
-    /// A connection to the emulator.
+    /// Opens a connection to the emulator.
     pub(crate) fn emulator_client(&self) -> Result<Client> {
         self.check_emulator()?;
         self.emulator
@@ -148,17 +148,17 @@ impl Machines {
             .client(&self.paths)
     }
 
-    /// From now on, clients may end this process.
+    /// Allows clients to end this process from now on.
     pub(crate) fn allow_down(&self) {
         self.may_go_down.store(true, Ordering::Release);
     }
 
-    /// Whether clients may end this process.
+    /// Returns whether clients may end this process.
     pub(crate) fn may_go_down(&self) -> bool {
         self.may_go_down.load(Ordering::Acquire)
     }
 
-    /// One node.
+    /// Returns a node.
     pub(crate) fn node(&self, number: usize) -> Result<&node::Node> {
         self.nodes.get(number).ok_or_else(|| {
             anyhow!(
@@ -169,7 +169,7 @@ impl Machines {
         })
     }
 
-    /// The guest of a node, if it runs.
+    /// Returns the guest of a node, if it runs.
     pub(crate) fn running(&self, number: usize) -> Result<Arc<node::Running>> {
         let node = self.node(number)?;
         self.check_emulator()?;
@@ -187,13 +187,13 @@ impl Machines {
         }
     }
 
-    /// If the emulator is gone, that is the reason for everything else.
+    /// Returns the error, or the emulator's failure if the emulator is gone and so the cause.
     fn blame_emulator(&self, error: anyhow::Error) -> anyhow::Error {
         self.check_emulator().err().unwrap_or(error)
     }
 
-    /// Ends all processes, then removes all files. Not left to the last reference: threads
-    /// that serve clients have some, and a process that exits does not wait for them.
+    /// Ends all processes, then removes all files. This can't wait for the last reference: threads
+    /// that serve clients have references, and a process that exits does not wait for them.
     pub(crate) fn stop(&self) {
         let Some(claim) = lock(&self.claim).take() else {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The command `lab`: starts a lab in the background and drives it.
 //!
-//! All it does is parse, call `lab::client`, and print.
+//! It only parses, calls `lab::client`, and prints.
 
 use std::process::ExitCode;
 
@@ -19,14 +19,14 @@ use lab::control::Report;
 use lab::wire::Exec;
 use lab::wire::Outcome;
 
-/// What this program's own troubles exit with, as with env(1) and docker(1).
+/// The exit status for problems of this program itself, as in env(1) and docker(1).
 const TROUBLE: u8 = 125;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(code) => code,
-        // As if SIGPIPE had ended us: "lab exec 0 -- seq 1000000 | head".
+        // Exits as if SIGPIPE had ended this program: "lab exec 0 -- seq 1000000 | head".
         Err(error) if is_broken_pipe(&error) => ExitCode::from(128 + 13),
         Err(error) => {
             eprintln!("lab: {error:#}");

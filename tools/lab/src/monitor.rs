@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! QEMU's monitor (QMP), as far as the lab needs it: stopping a node's processors, which is
-//! how a node that hangs looks from outside, letting them go on, looking where they are, and waking
-//! a node that sleeps.
+//! QEMU's monitor (QMP), as far as the lab needs it: stopping a node's CPUs, which makes the node
+//! look hung from outside, letting them go on, finding out where they are, and waking up a node
+//! that sleeps.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -27,14 +27,14 @@ pub(crate) fn command(socket: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What QEMU says of the machine, such as "running", "paused" or "suspended".
+/// Returns the state of the machine, such as "running", "paused" or "suspended".
 pub(crate) fn status(socket: &Path) -> Result<String> {
     let mut monitor = connect(socket)?;
     let answer = execute(&mut monitor, &json!({"execute": "query-status"}))?;
     Ok(answer["status"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Runs one command of the monitor for people and returns what it prints.
+/// Runs one command of the monitor for people. Returns its output.
 pub(crate) fn human(socket: &Path, line: &str) -> Result<String> {
     let mut monitor = connect(socket)?;
     let request = json!({
@@ -51,7 +51,7 @@ fn connect(socket: &Path) -> Result<BufReader<UnixStream>> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut monitor = BufReader::new(stream);
-    // The greeting.
+    // QEMU sends a greeting first.
     read(&mut monitor)?;
     execute(&mut monitor, &json!({"execute": "qmp_capabilities"}))?;
     Ok(monitor)
@@ -65,7 +65,7 @@ fn execute(monitor: &mut BufReader<UnixStream>, request: &Value) -> Result<Value
         if let Some(error) = answer.get("error") {
             bail!("QEMU refuses {request}: {error}");
         }
-        // Anything else is an event.
+        // Any other line is an event.
         if let Some(value) = answer.get_mut("return") {
             return Ok(value.take());
         }
@@ -83,8 +83,8 @@ fn read(reader: &mut BufReader<UnixStream>) -> Result<Value> {
     serde_json::from_str(&line).context("QEMU's monitor talks nonsense")
 }
 
-/// Where the processors of a guest are, by the symbols in its kernel's `System.map`: for the
-/// story of one that hangs.
+/// Returns where the CPUs of a guest are, by the symbols in its kernel's `System.map`, for the
+/// report of a guest that hangs.
 pub(crate) fn processors(socket: &Path, system_map: &Path) -> Result<String> {
     let registers = human(socket, "info registers -a")?;
     let map = std::fs::read_to_string(system_map)
@@ -106,13 +106,13 @@ pub(crate) fn processors(socket: &Path, system_map: &Path) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// From a line such as "RIP=ffffffff81a0f6ab RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 HLT=1".
+/// Parses a line such as "RIP=ffffffff81a0f6ab RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 HLT=1".
 fn instruction_pointer(line: &str) -> Option<u64> {
     let digits = line.strip_prefix("RIP=")?.split_whitespace().next()?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// The last symbol of a sorted map that is not behind the address.
+/// Returns the last symbol of a sorted map that is not behind the address.
 fn symbol(map: &str, address: u64) -> String {
     let mut best = None;
     for line in map.lines() {
@@ -127,7 +127,7 @@ fn symbol(map: &str, address: u64) -> String {
         }
     }
     match best {
-        // Kernel text; anything far behind a symbol is user space or a module.
+        // This is kernel text; an address far behind a symbol is in user space or in a module.
         Some((start, name)) if address - start < 1 << 20 => {
             format!("in {name}+{:#x}", address - start)
         }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_are_found() {
+    fn symbol_of_an_address_is_found() {
         let map = "ffffffff81000000 T _text\nffffffff81000100 t inner\nffffffff81000200 T last\n";
         assert_eq!(symbol(map, 0xffff_ffff_8100_0110), "in inner+0x10");
         assert_eq!(symbol(map, 0xffff_ffff_8100_0200), "in last+0x0");

@@ -2,8 +2,8 @@
 //! One node: a QEMU and the agent in its guest, from boot to death.
 //!
 //! # Invariants
-//! - `state` is `Running` from the moment QEMU is started until somebody kills the node;
-//!   whether that QEMU still lives is asked of the process itself, never remembered.
+//! - `state` is `Running` from the moment QEMU is started until the node is killed. Whether that
+//!   QEMU still lives is never remembered: the process itself tells.
 
 use std::fs;
 use std::fs::File;
@@ -36,7 +36,7 @@ use crate::qemu::Machine;
 use crate::text::last_lines;
 use crate::text::printable;
 
-/// How many lines of the console an error message quotes.
+/// Number of lines of the console that an error message quotes.
 const QUOTED: usize = 15;
 
 /// A guest that was booted.
@@ -45,10 +45,10 @@ pub(crate) struct Running {
     pub(crate) guest: Guest,
     /// The release of its kernel.
     pub(crate) release: String,
-    /// From power-on to the agent's answer.
+    /// Time from power-on to the agent's answer.
     pub(crate) boot_time: Duration,
     pub(crate) since: Instant,
-    /// Set before we kill it, so that nobody takes it for an accident.
+    /// Set before the lab kills QEMU, so that the end does not count as an accident.
     killed: Arc<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ enum State {
     Off,
     Running(Arc<Running>),
     Killed,
-    /// It did not come up.
+    /// The node did not come up.
     Failed(String),
 }
 
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Boots it and returns when its agent answers.
+    /// Boots the node. Returns when its agent answers.
     pub(crate) fn boot(&self, machine: &Machine<'_>, limit: Duration) -> Result<()> {
         let number = self.number;
         if let State::Running(running) = &*lock(&self.state) {
@@ -128,7 +128,7 @@ impl Node {
         let stream = self.connect(&qemu, started + limit)?;
         let reason = self.reason(&qemu, &killed);
         let (guest, hello) = Guest::greet(stream, limit, reason).map_err(|error| {
-            // The story is on the console, whether QEMU lives or not.
+            // The console has the story, whether QEMU lives or not.
             anyhow!(
                 "{error}{}{}",
                 self.processors(machine.kernel),
@@ -145,7 +145,7 @@ impl Node {
         })
     }
 
-    /// Says why a connection to the agent has ended.
+    /// Returns a function that tells why a connection to the agent has ended.
     fn reason(
         &self,
         qemu: &Arc<Supervised>,
@@ -159,8 +159,8 @@ impl Node {
         }
     }
 
-    /// Greets the agent anew, which may be another one: that of the kernel that the node's kernel has
-    /// started in its place.
+    /// Greets the agent anew. It may be another agent: that of the kernel that the node's kernel
+    /// has started in its place.
     pub(crate) fn greet_again(&self, limit: Duration) -> Result<()> {
         let old = self.running()?;
         old.killed.store(true, Ordering::Release);
@@ -181,12 +181,12 @@ impl Node {
         Ok(())
     }
 
-    /// Where the processors are, for a message; empty if QEMU does not tell.
+    /// Returns where the CPUs are, for a message; empty if QEMU does not tell.
     pub(crate) fn processors(&self, kernel: &Kernel) -> String {
         let map = kernel.tree().join("System.map");
         match monitor::processors(&self.paths.monitor(self.number), &map) {
             Ok(lines) if !lines.is_empty() => {
-                format!("\n  its processors:\n    {}", lines.replace('\n', "\n    "))
+                format!("\n  its CPUs:\n    {}", lines.replace('\n', "\n    "))
             }
             _ => String::new(),
         }
@@ -210,7 +210,7 @@ impl Node {
         }
     }
 
-    /// The running guest, or why there is none.
+    /// Returns the running guest, or the reason why there is none.
     pub(crate) fn running(&self) -> Result<Arc<Running>> {
         let node = self.number;
         let reason = match &*lock(&self.state) {
@@ -225,7 +225,7 @@ impl Node {
         Err(anyhow!(Error::NodeLost { node, reason }))
     }
 
-    /// Kills its QEMU at once, as a power failure would.
+    /// Kills the node's QEMU at once, as a power failure would.
     pub(crate) fn kill(&self) {
         let state = std::mem::replace(&mut *lock(&self.state), State::Killed);
         if let State::Running(running) = state {
@@ -236,7 +236,7 @@ impl Node {
     }
 }
 
-/// What to say of a node whose QEMU has ended, or whose agent hung up.
+/// Returns the message about a node whose QEMU has ended, or whose agent has closed the connection.
 fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
     // The connection ends a moment before the process does.
     let end = match qemu.wait(hang_limit(2)) {
@@ -246,7 +246,7 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
     let said = fs::read_to_string(paths.qemu_log(node)).unwrap_or_default();
     let said: Vec<&str> = said
         .lines()
-        // It says so of every vfio-user device.
+        // QEMU prints this line for every vfio-user device.
         .filter(|line| !line.contains("Could not enable error recovery"))
         .collect();
     let said = last_lines(&said.join("\n"), QUOTED);
@@ -258,8 +258,8 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
     format!("{end}{said}{}", console_tail(node, paths, ""))
 }
 
-/// What the console has to say, for a message that does not have it yet: what a crash
-/// printed first, or else its last lines.
+/// Returns the end of the console's output, for a message that does not have it yet: the begin of a
+/// crash, or the last lines.
 fn console_tail(node: usize, paths: &LabPaths, message: &str) -> String {
     const TITLE: &str = "its console:";
     let log = fs::read(paths.console_log(node)).unwrap_or_default();

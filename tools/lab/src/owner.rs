@@ -28,7 +28,7 @@ use crate::lock::lock;
 use crate::progress::Progress;
 use crate::progress::Step;
 
-/// The owner's main function; ends the process.
+/// Runs the owner; ends the process.
 pub fn main() -> ! {
     let reporter = Arc::new(Reporter::default());
     match start(&reporter) {
@@ -48,7 +48,7 @@ pub fn main() -> ! {
     }
 }
 
-/// Tells `lab up` what happens.
+/// The reporter to `lab up`.
 #[derive(Default)]
 struct Reporter {
     up: AtomicBool,
@@ -56,10 +56,10 @@ struct Reporter {
 }
 
 impl Reporter {
-    fn say(&self, what: &Start) {
+    fn say(&self, message: &Start) {
         let _guard = lock(&self.output);
-        if let Ok(line) = serde_json::to_string(what) {
-            // Nobody may listen any more; then the input tells.
+        if let Ok(line) = serde_json::to_string(message) {
+            // If `lab up` is gone, the end of the input tells.
             let _ = writeln!(io::stdout(), "{line}");
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where things are: the environment's folders, and what belongs to one lab.
+//! The paths of the environment's folders, and of the files of one lab.
 //!
-//! The state of a lab is `/cache/run/lab-NAME`. Whoever runs it holds a lock on the file
-//! `lock` there, so a folder whose lock is free is the rest of a lab that was killed.
+//! The state of a lab is in `/cache/run/lab-NAME`. The process that runs the lab holds a lock on
+//! the file `lock` there. So a folder whose lock is free was left by a lab that was killed.
 
 use std::fs;
 use std::fs::File;
@@ -22,15 +22,15 @@ use rustix::fs::FlockOperation;
 use crate::config::check_name;
 use crate::interrupt;
 
-/// What statfs() says of a tmpfs (linux/magic.h).
+/// The type of a tmpfs in statfs() (linux/magic.h).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-/// The repository, in the environment and in the guests.
+/// Returns the repository, in the environment and in the guests.
 pub fn repository() -> &'static Path {
     Path::new("/src")
 }
 
-/// The cache folder, in the environment and in the guests.
+/// Returns the cache folder, in the environment and in the guests.
 pub fn cache() -> &'static Path {
     Path::new("/cache")
 }
@@ -45,7 +45,7 @@ pub fn require_environment() -> Result<()> {
     Ok(())
 }
 
-/// A program that is built with this one: beside it, or beside its folder (tests).
+/// Returns a program that is built with this one: beside it, or beside its folder (tests).
 pub fn sibling(name: &str, given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         if !path.exists() {
@@ -69,8 +69,8 @@ pub fn sibling(name: &str, given: Option<&Path>) -> Result<PathBuf> {
         })
 }
 
-/// Refuses what guests do not see: they see the root, the repository and the cache, and nothing
-/// else of the machine.
+/// Refuses a path that guests do not see: they see the root, the repository and the cache, and
+/// nothing else of the machine.
 pub(crate) fn visible_in_guests(path: &Path) -> Result<()> {
     let hidden = ["/tmp", "/dev", "/proc", "/sys", "/run"];
     if !path.is_absolute() || hidden.iter().any(|folder| path.starts_with(folder)) {
@@ -89,7 +89,7 @@ pub struct LabPaths {
 }
 
 impl LabPaths {
-    /// That of the lab `name`, whether it exists or not.
+    /// Returns the paths of the lab `name`, whether it exists or not.
     pub fn new(name: &str) -> Result<LabPaths> {
         check_name(name)?;
         Ok(LabPaths {
@@ -97,13 +97,13 @@ impl LabPaths {
         })
     }
 
-    /// The folder itself.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder for the guests' memory: on a tmpfs, so that it is never written to a
-    /// disk. That of the environment is private to the processes of one run and vanishes
+    /// Returns the folder for the guests' memory: on a tmpfs, so that the memory is never written
+    /// to a disk. The tmpfs of the environment is private to the processes of one run and vanishes
     /// with them.
     pub fn memory(&self) -> PathBuf {
         for folder in ["/tmp", "/dev/shm"] {
@@ -115,52 +115,52 @@ impl LabPaths {
         self.folder.join("memory")
     }
 
-    /// The socket of the process that owns the lab.
+    /// Returns the socket of the process that owns the lab.
     pub fn control(&self) -> PathBuf {
         self.folder.join("control.sock")
     }
 
-    /// What the owner says.
+    /// Returns the file with the owner's output.
     pub fn log(&self) -> PathBuf {
         self.folder.join("lab.log")
     }
 
-    /// The folder that guests see as /exchange.
+    /// Returns the folder that guests see as /exchange.
     pub fn exchange(&self) -> PathBuf {
         self.folder.join("exchange")
     }
 
-    /// What the emulator says.
+    /// Returns the file with the emulator's output.
     pub fn emulator_log(&self) -> PathBuf {
         self.folder.join("emulator.log")
     }
 
-    /// The serial console of a node, as it was printed.
+    /// Returns the file with the output of a node's serial console.
     pub fn console_log(&self, node: usize) -> PathBuf {
         self.folder.join(format!("console-{node}.log"))
     }
 
-    /// The serial console of a node, to connect to.
+    /// Returns the socket of a node's serial console.
     pub fn console(&self, node: usize) -> PathBuf {
         self.folder.join(format!("console-{node}.sock"))
     }
 
-    /// The virtio-serial port of a node's agent.
+    /// Returns the socket of the virtio-serial port of a node's agent.
     pub fn agent(&self, node: usize) -> PathBuf {
         self.folder.join(format!("agent-{node}.sock"))
     }
 
-    /// The monitor of a node's QEMU.
+    /// Returns the socket of the monitor of a node's QEMU.
     pub fn monitor(&self, node: usize) -> PathBuf {
         self.folder.join(format!("monitor-{node}.sock"))
     }
 
-    /// Where a node's QEMU waits for a debugger, when it does.
+    /// Returns the socket where a node's QEMU waits for a debugger.
     pub(crate) fn debugger(&self, node: usize) -> PathBuf {
         self.folder.join(format!("debugger-{node}.sock"))
     }
 
-    /// What a node's QEMU says.
+    /// Returns the file with the output of a node's QEMU.
     pub fn qemu_log(&self, node: usize) -> PathBuf {
         self.folder.join(format!("qemu-{node}.log"))
     }
@@ -169,7 +169,7 @@ impl LabPaths {
         self.folder.join("lock")
     }
 
-    /// Whether somebody runs it.
+    /// Returns whether a process runs the lab.
     pub fn is_running(&self) -> bool {
         let Ok(file) = File::open(self.lock_file()) else {
             return false;
@@ -189,7 +189,7 @@ impl LabPaths {
                 .truncate(false)
                 .open(self.lock_file())
                 .with_context(|| format!("cannot open {}", self.lock_file().display()))?;
-            // Whoever only looks holds the lock for a moment, too.
+            // A process that only checks the lock also holds it for a moment.
             let deadline = Instant::now() + Duration::from_secs(1);
             while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 if Instant::now() < deadline {
@@ -200,7 +200,7 @@ impl LabPaths {
                     "the lab '{name}' is running already; end it with 'lab --name {name} down' or give another --name"
                 );
             }
-            // Somebody may have removed the folder between the two.
+            // Another process may have removed the folder between the two steps.
             if is_same_file(&lock, &self.lock_file()) {
                 break lock;
             }
@@ -227,7 +227,7 @@ impl LabPaths {
     }
 }
 
-/// Removes what labs left that were killed.
+/// Removes the folders of labs that were killed.
 fn sweep() {
     let Ok(entries) = fs::read_dir(runs()) else {
         return;
@@ -255,12 +255,12 @@ fn is_same_file(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Where the folders of labs are.
+/// Returns the folder with the folders of labs.
 pub fn runs() -> PathBuf {
     cache().join("run")
 }
 
-/// The right to a lab's folder. The folder goes with it.
+/// The right to a lab's folder. The drop removes the folder.
 #[derive(Debug)]
 pub struct Claim {
     folder: PathBuf,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Child processes that cannot outlive the lab.
+//! Child processes that can't outlive the lab.
 //!
-//! Every child asks the kernel to kill it when its parent dies (PR_SET_PDEATHSIG), so not
-//! even SIGKILL of the lab leaves a QEMU behind. That setting belongs to the parent
-//! *thread*, so one thread that lives as long as the process spawns them all. Each child is
-//! in a process group of its own: Ctrl-C reaches the lab, which ends them in order.
+//! Every child asks the kernel to kill it when its parent dies (PR_SET_PDEATHSIG). So not even
+//! SIGKILL of the lab leaves a QEMU behind. That setting belongs to the parent *thread*, so one
+//! thread that lives as long as the process spawns all children. Each child is in a process group
+//! of its own: Ctrl-C reaches the lab, which ends the children in order.
 //!
 //! # Invariants
-//! - A child is reaped by its watcher thread only and signalled through a pidfd only, so
-//!   no signal ever hits a process that merely got the number.
+//! - Only the watcher thread of a child reaps it, and it is signalled only through a pidfd. So no
+//!   signal ever hits another process that got the same number.
 
 use std::fmt;
 use std::io;
@@ -46,7 +46,7 @@ struct Job {
     reply: mpsc::Sender<io::Result<Child>>,
 }
 
-/// Spawns from the one long-lived thread.
+/// Spawns a child from the one long-lived thread.
 fn spawn_tied(mut command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
     let parent = rustix::process::getpid();
@@ -69,7 +69,8 @@ fn spawn_tied(mut command: Command) -> io::Result<Child> {
         let (sender, jobs) = mpsc::channel::<Job>();
         thread::spawn(move || {
             for mut job in jobs {
-                // The receiver waits for the answer; if it is gone, so is the interest.
+                // The receiver waits for the answer; if the receiver is gone, the answer is of no
+                // interest.
                 let _ = job.reply.send(job.command.spawn());
             }
         });
@@ -119,8 +120,8 @@ pub(crate) fn kill_all() {
 }
 
 impl Supervised {
-    /// Starts `command`. `on_exit` is called in a thread of its own when the child has
-    /// ended, for whatever reason. Returns the child's standard output if it is piped.
+    /// Starts `command`. Calls `on_exit` in a thread of its own when the child has ended, for
+    /// whatever reason. Returns the child's standard output if it is piped.
     pub fn spawn(
         name: &str,
         command: Command,
@@ -172,28 +173,28 @@ impl Supervised {
         Ok((Supervised { shared }, stdout))
     }
 
-    /// The process id, for people.
+    /// Returns the process id, for people.
     pub fn pid(&self) -> u32 {
         self.shared.pid
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the child has ended.
     pub fn exited(&self) -> Option<ExitStatus> {
         *lock(&self.shared.ended.status)
     }
 
-    /// Sends a signal; one to a process that has ended is no error.
+    /// Sends a signal; a signal to a child that has ended is no error.
     pub fn signal(&self, signal: Signal) {
         self.shared.signal(signal);
     }
 
-    /// Waits for the end, at most `limit`.
+    /// Waits until the child ends, at most `limit`.
     pub fn wait(&self, limit: Duration) -> Option<ExitStatus> {
         self.shared.wait(limit)
     }
 
-    /// Kills it and waits until it is gone. A process that the kernel cannot end (it hangs in
-    /// a system call) is left to the kernel after a while.
+    /// Kills the child, and waits until it is gone. A process that the kernel can't end (it hangs
+    /// in a system call) is left to the kernel after a while.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
         if self.wait(hang_limit(10)).is_none() {
@@ -227,7 +228,7 @@ impl Shared {
 }
 
 fn libc_kill_status() -> i32 {
-    // What wait() would report for SIGKILL; only used when wait() itself fails.
+    // The status that wait() would report for SIGKILL; only used when wait() itself fails.
     Signal::KILL.as_raw()
 }
 
@@ -245,7 +246,7 @@ impl fmt::Debug for Supervised {
     }
 }
 
-/// An exit status for people.
+/// Returns an exit status for people.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
@@ -259,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_child_is_gone() {
+    fn dropped_child_is_killed() {
         let mut command = Command::new("sleep");
         command.arg("1000");
         let (sender, receiver) = mpsc::channel();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_status_arrives() {
+    fn exit_status_of_a_child_is_returned() {
         let mut command = Command::new("sh");
         command.args(["-c", "exit 3"]);
         let (child, _) = Supervised::spawn("sh", command, |_| {}).unwrap();
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named() {
+    fn missing_program_is_named_in_the_error() {
         let error = Supervised::spawn("x", Command::new("/no/such/program"), |_| {}).unwrap_err();
         assert!(error.to_string().contains("/no/such/program"));
     }

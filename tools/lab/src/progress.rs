@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a lab tells while it starts.
+//! Reports of a lab while it starts.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// What happens now.
+    /// The step that begins now.
     Now(String),
-    /// What is done.
+    /// A step that is done.
     Done(String),
 }
 
-/// Who listens.
+/// A receiver of the reports.
 pub trait Progress: Sync {
-    /// Is told every step.
+    /// Receives a step.
     fn step(&self, step: Step);
 }
 
-/// Listens to nothing.
+/// Ignores all steps.
 pub struct Silent;
 
 impl Progress for Silent {
@@ -37,7 +37,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// On the standard error.
+    /// Creates a progress report that shows the steps on the standard error.
     pub fn new() -> Terminal {
         use std::io::IsTerminal;
         let bar = std::io::stderr().is_terminal().then(|| {

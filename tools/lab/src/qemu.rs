@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The command line of a guest's QEMU.
 //!
-//! Where devices sit is fixed, so that tests can name them: NTB `k` of a node is in PCI slot
-//! `5 + k`, DMA engine `k` in slot `0x10 + k`, what the lab itself needs in other slots.
+//! The places of devices are fixed, so that tests can name them: NTB `k` of a node is in PCI slot
+//! `5 + k`, DMA engine `k` in slot `0x10 + k`. The devices that the lab itself needs are in other
+//! slots.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,20 +23,20 @@ use crate::paths;
 use crate::paths::LabPaths;
 use crate::wire::PORT_NAME;
 
-/// The PCI slot of a node's NTB number `index`.
+/// Returns the PCI slot of a node's NTB number `index`.
 pub fn ntb_slot(index: usize) -> usize {
     5 + index
 }
 
-/// The PCI slot of a node's DMA engine number `index`.
+/// Returns the PCI slot of a node's DMA engine number `index`.
 pub fn dma_slot(index: usize) -> usize {
     0x10 + index
 }
 
-/// The PCI slot of a device that does nothing but to have memory, its BAR 2.
+/// The PCI slot of a device that only has memory, its BAR 2.
 const DEVICE_MEMORY_SLOT: usize = 0x1c;
 
-/// What a guest is made of.
+/// The parts of a guest.
 pub(crate) struct Machine<'a> {
     pub(crate) node: usize,
     pub(crate) config: &'a Config,
@@ -50,7 +51,7 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// The command, ready to be started.
+    /// Returns the command, ready to be started.
     pub(crate) fn command(&self) -> Result<Command> {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"]);
@@ -67,6 +68,9 @@ impl Machine<'_> {
             },
         ]);
         command.args(["-smp", &self.config.processors.to_string()]);
+        // As the firmware of a host tells it, each time the same.
+        let uuid = format!("5c1f5c1f-0000-4000-8000-{:012x}", self.node);
+        command.args(["-uuid", &uuid]);
         command.args(["-m", &self.config.memory.to_string()]);
         self.object(
             &mut command,
@@ -101,8 +105,8 @@ impl Machine<'_> {
             &format!("socket,id=agent,path={agent},server=on,wait=off"),
         ]);
         if self.config.iommu.exists(self.node) {
-            // Before the devices that are behind it. In caching mode the guest announces each
-            // mapping, and QEMU tells the emulator.
+            // The IOMMU comes before the devices that are behind it. In caching mode the guest
+            // announces each mapping, and QEMU tells the emulator.
             self.device(
                 &mut command,
                 json!({"driver": "intel-iommu", "caching-mode": true}),
@@ -167,17 +171,17 @@ impl Machine<'_> {
             // Warnings and worse reach the console; the rest is in dmesg.
             "loglevel=5".to_owned(),
             "log_buf_len=8M".to_owned(),
-            // Checks of the hardware's timers against each other, which fail at random when
-            // the host lets a virtual processor wait.
+            // The kernel checks the hardware's timers against each other. The checks fail at random
+            // when the host lets a virtual CPU wait.
             "no_timer_check".to_owned(),
             "tsc=nowatchdog".to_owned(),
-            // Debian's kernel moves itself to a random place otherwise: over memory that was
-            // asked for by its address (cma=64M@256M), and away from its symbols.
+            // Without this Debian's kernel moves itself to a random place: over memory that was
+            // requested by its address (cma=64M@256M), and away from its symbols.
             "nokaslr".to_owned(),
-            // Tests look at the memory of bridges through sysfs, as a device would find it; otherwise
-            // nobody may while a driver has it.
+            // Tests read the memory of bridges through sysfs, as a device would find it. Without
+            // this no program may do that while a driver has the memory.
             "iomem=relaxed".to_owned(),
-            // A node whose kernel is broken is dead, and its QEMU ends.
+            // A node whose kernel is broken dies, and its QEMU ends.
             "oops=panic".to_owned(),
             "panic=-1".to_owned(),
             format!("lab.node={}", self.node),
@@ -188,16 +192,16 @@ impl Machine<'_> {
             .into_iter()
             .chain(self.config.more_links.clone());
         if windows.any(|windows| matches!(windows, Windows::Fixed { .. })) {
-            // The kernel's pool for DMA in atomic contexts, which a stock kernel has, would
-            // take the very place from the contiguous memory that the windows lead to.
+            // A stock kernel has a pool for DMA in atomic contexts. It would take the place of the
+            // contiguous memory that the windows lead to.
             words.push("initcall_blacklist=dma_atomic_pool_init".to_owned());
         }
         if self.config.iommu.exists(self.node) {
-            // Without scalable mode, which QEMU's emulation has only in parts.
+            // Scalable mode is off, as QEMU's emulation has only parts of it.
             words.push("intel_iommu=on,sm_off".to_owned());
         }
         if self.config.kernel == Flavour::Debug {
-            // Otherwise the first report silences those that follow.
+            // Without this the first report silences those that follow.
             words.push("kasan_multi_shot".to_owned());
         }
         words.extend(self.config.append.iter().cloned());
@@ -238,10 +242,10 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A virtio device that the lab itself needs, in this slot.
+    /// Adds a virtio device that the lab itself needs, in this slot.
     ///
-    /// Linux has no code by which a file system over 9p could survive that its device loses its state. A
-    /// device of PCI Express can keep it while the guest sleeps, and that takes a port.
+    /// A file system over 9p does not survive in Linux that its device loses its state. A device of
+    /// PCI Express can keep its state while the guest sleeps, and needs a port for that.
     fn own_device(&self, command: &mut Command, mut device: serde_json::Value, slot: usize) {
         if self.config.sleep {
             let port = format!("port{slot:x}");
@@ -263,9 +267,9 @@ impl Machine<'_> {
         self.device(command, device);
     }
 
-    /// Each write has arrived before the next instruction, also where every access to a window traps: QEMU
-    /// would queue the writes of a bridge otherwise, and a read by its other end would not push them
-    /// ahead of it, as PCI Express promises.
+    /// Adds a vfio-user device. Each write has arrived before the next instruction, also where
+    /// every access to a window traps. By default QEMU would queue the writes of a bridge, and a
+    /// read by its other end would not push them ahead of it, as PCI Express promises.
     fn vfio_user(&self, command: &mut Command, id: &str, slot: usize, socket: &Path) -> Result<()> {
         self.device(
             command,
@@ -281,7 +285,7 @@ impl Machine<'_> {
     }
 }
 
-/// QEMU's option strings need text without commas and spaces.
+/// Checks a path: QEMU's option strings need text without commas and spaces.
 fn text(path: &Path) -> Result<String> {
     let name = path
         .to_str()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Serves the clients of a lab, that of a test as well, one thread for each client:
-//! `scripts/lab --name NAME exec ...` works while the test runs.
+//! Serves the clients of a lab, also of a test's lab, with one thread for each client: `scripts/lab
+//! --name NAME exec ...` works while the test runs.
 //!
-//! It knows the frames and nothing of labs: what a request means is up to [`Served`].
+//! It knows the frames and nothing of labs: [`Served`] carries out the requests.
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
@@ -27,21 +27,21 @@ use crate::wire::Kind;
 use crate::wire::Outcome;
 use crate::wire::Request;
 
-/// What answers the clients: a lab.
+/// The lab, which carries out the requests.
 pub(crate) trait Served: Send + 'static {
-    /// Does what a client asks for.
+    /// Carries out a request of a client.
     fn answer(&self, request: Control) -> Result<Reply>;
 }
 
-/// What a client gets.
+/// The answer to a client.
 pub(crate) enum Reply {
-    /// A value, that depends on the request.
+    /// A value that depends on the request.
     Value(Value),
-    /// A channel to that guest's agent, for that request.
+    /// A channel to this guest's agent, for this request.
     Channel(Guest, Request),
 }
 
-/// Serves the clients of a lab in the background, as long as there is that lab.
+/// Serves the clients of a lab in the background, as long as the lab exists.
 pub(crate) fn serve<L: Served>(
     socket: &Path,
     lab: impl Fn() -> Option<L> + Send + 'static,
@@ -50,7 +50,7 @@ pub(crate) fn serve<L: Served>(
         .with_context(|| format!("cannot listen on {}", socket.display()))?;
     thread::spawn(move || {
         for client in listener.incoming() {
-            // An error here is about one client.
+            // The error concerns one client.
             let (Ok(client), Some(lab)) = (client, lab()) else {
                 continue;
             };
@@ -83,7 +83,7 @@ fn serve_client(lab: &impl Served, mut client: UnixStream) -> Result<()> {
 /// Joins a client with a channel of a guest's agent.
 fn serve_channel(guest: &Guest, client: UnixStream, request: &Request) -> Result<()> {
     let (sender, events) = mpsc::channel();
-    // The credit of the streams bounds what can queue up here.
+    // The credit of the streams bounds the queue.
     let opened = guest.open(request, move |event| {
         let _ = sender.send(event);
     });
@@ -133,7 +133,7 @@ fn serve_channel(guest: &Guest, client: UnixStream, request: &Request) -> Result
             break;
         }
     }
-    // Ends the other direction as well.
+    // This ends the other direction as well.
     let _ = writer.shutdown(std::net::Shutdown::Both);
     let _ = forward.join();
     Ok(())
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_get_answers() {
+    fn control_requests_are_answered() {
         let request = |control| Frame::json(Kind::Control, 0, control).unwrap();
         let (served, answer) = ask(&request(&Control::Counters));
         served.unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_get_none() {
+    fn connection_without_a_control_request_gets_no_answer() {
         let (served, answer) = ask(&Frame::new(Kind::Stdin, 0, b"hello"));
         assert!(served.is_err());
         assert!(answer.is_none());

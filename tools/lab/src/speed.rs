@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How fast a guest is just now: the same piece of work, timed from the host, compared with
-//! what it takes on the reference machine (two processors, TCG, nothing else to do).
+//! The present speed of a guest: a piece of work, timed from the host, compared with its time on
+//! the reference machine (two CPUs, TCG, nothing else to do).
 //!
-//! The work has two parts, as other work on the machine is felt in two ways. A loop of the
-//! guest's shell takes processor time. Round trips through the agent, each of which starts a
-//! process that sleeps for a moment, take little of it, but many threads of the host and of
-//! the guest have to be woken one after the other. The slower of the two counts.
+//! The work has two parts, as other work on the machine slows a guest in two ways. A loop of the
+//! guest's shell takes CPU time. Round trips through the agent take little CPU time: each starts a
+//! process that sleeps for a moment. But many threads of the host and of the guest must be woken up
+//! one after the other. The slower of the two parts counts.
 //!
 //! # Invariants
 //! - The factor is never below 1: a faster machine has no shorter limits.
-//! - What is measured is the guest as it is, so a test that keeps the guest busy itself has
-//!   to measure before it begins, or when it is done.
+//! - The guest is measured in its present state. So a test that keeps the guest busy itself must
+//!   measure before it begins, or when it is done.
 //!
-//! It says nothing of what is slow, and does not look at the host's load: what else runs
-//! there may be outside of a container, or on the other side of a hypervisor.
+//! The speed does not tell what is slow, and ignores the host's load: other work may run outside of
+//! a container, or on the other side of a hypervisor.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -23,23 +23,23 @@ use anyhow::Result;
 use crate::config::Flavour;
 use crate::lab::Lab;
 
-/// The piece of work for a kernel, and what it takes on the reference machine.
+/// The piece of work for a kernel, and its times on the reference machine.
 ///
 /// To calibrate, run `lab-tests` on that machine when it is idle, and take the middle values
 /// of the line "speed" at its end.
 struct Work {
-    /// How often the loop goes round.
+    /// Number of iterations of the loop.
     iterations: u32,
-    /// How many round trips.
+    /// Number of round trips.
     round_trips: u32,
-    /// What the loop takes.
+    /// Time of the loop.
     reference_loop: Duration,
-    /// What a round trip takes, on average.
+    /// Mean time of a round trip.
     reference_round_trip: Duration,
 }
 
 impl Work {
-    /// Half a second at most on the plain kernel of the reference machine.
+    /// Returns the work: at most half a second on the plain kernel of the reference machine.
     const fn on(flavour: Flavour) -> Work {
         match flavour {
             Flavour::Stock | Flavour::Plain => Work {
@@ -48,7 +48,7 @@ impl Work {
                 reference_loop: Duration::from_millis(225),
                 reference_round_trip: Duration::from_millis(45),
             },
-            // Its processes start slowly, but user space loops as fast.
+            // Processes start slowly on these kernels, but user space loops as fast.
             Flavour::Debug | Flavour::Kcsan => Work {
                 iterations: 10_000,
                 round_trips: 2,
@@ -58,7 +58,7 @@ impl Work {
         }
     }
 
-    /// How many times as long as on the reference machine it took.
+    /// Returns the factor over the times on the reference machine.
     fn factor(&self, loop_time: Duration, round_trip: Duration) -> f64 {
         let of_loop = loop_time.as_secs_f64() / self.reference_loop.as_secs_f64();
         let of_round_trips = round_trip.as_secs_f64() / self.reference_round_trip.as_secs_f64();
@@ -66,19 +66,19 @@ impl Work {
     }
 }
 
-/// How fast a guest was when it was measured.
+/// The speed of a guest when it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// What the loop took, in seconds.
+    /// Time of the loop in seconds.
     pub loop_seconds: f64,
-    /// What a round trip took, in seconds.
+    /// Time of a round trip in seconds.
     pub round_trip_seconds: f64,
-    /// How many times as long as on the reference machine the guest takes; 1 or more.
+    /// The factor over the times on the reference machine; 1 or more.
     pub factor: f64,
 }
 
 impl Lab {
-    /// Measures how fast a node is. It has to be running and not paused.
+    /// Measures the speed of a node, which must run and not be paused.
     pub fn measure_speed(&self, node: usize) -> Result<Speed> {
         let work = Work::on(self.config().kernel);
         let script = format!(
@@ -124,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_machine_has_factor_one() {
+    fn reference_machine_has_factor_one() {
         assert!(is(factor(100, 50), 1.0));
     }
 
     #[test]
-    fn a_faster_machine_has_no_shorter_limits() {
+    fn faster_machine_keeps_the_limits() {
         assert!(is(factor(10, 5), 1.0));
     }
 
     #[test]
-    fn the_slower_part_counts() {
+    fn slower_of_two_measurements_decides_the_factor() {
         assert!(is(factor(300, 50), 3.0));
         assert!(is(factor(100, 125), 2.5));
         assert!(is(factor(400, 100), 4.0));

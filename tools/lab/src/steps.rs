@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One instruction of a guest's kernel after the other, from a function until the return to user
-//! space: how many they are, and of which functions. That is exact, on whatever machine.
+//! The instructions of a guest's kernel, one after the other, from a function until the return to
+//! user space: their number, and their functions. The result is exact on any machine.
 //!
-//! The other processors of the guest stand still meanwhile, and no interrupt comes.
+//! The other CPUs of the guest stand still meanwhile, and no interrupt comes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,18 +14,18 @@ use anyhow::ensure;
 use crate::debugger::Debugger;
 use crate::lab::Lab;
 
-/// More are not counted: some thousands are gone through in a second.
+/// Largest number of instructions that are counted; some thousands take a second.
 const MOST: usize = 100_000;
 
-/// Addresses of a process are below.
+/// Addresses of user space are below.
 const KERNEL: u64 = 1 << 63;
 
 /// The instructions of one call.
 #[derive(Clone, Debug)]
 pub struct Steps {
-    /// How many they are.
+    /// The number of instructions.
     pub total: usize,
-    /// Those of each function, most first.
+    /// The number of instructions of each function, the largest first.
     pub functions: Vec<(String, usize)>,
 }
 
@@ -48,7 +48,8 @@ impl Symbols {
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let kind = words.next()?;
             let name = words.next()?;
-            // What stands before a function, to be filled in when that is called, is none.
+            // The padding before a function, which the kernel fills in when the function is traced,
+            // is no function.
             let is_function = kind.eq_ignore_ascii_case("t") && !name.starts_with("__pfx_");
             is_function.then(|| (address, name.to_owned()))
         });
@@ -77,7 +78,8 @@ impl Symbols {
     }
 }
 
-/// A node that stands still, with one of its processors at the beginning of a function. Dropping this lets it go on.
+/// A node that stands still, with one of its CPUs at the beginning of a function. Dropping this
+/// lets the node go on.
 pub struct Stopped {
     debugger: Debugger,
     symbols: Symbols,
@@ -86,8 +88,8 @@ pub struct Stopped {
 }
 
 impl Lab {
-    /// Stops a node at a call of a function of its kernel, after `skip` calls that came before. Somebody has to call it
-    /// meanwhile.
+    /// Stops a node at a call of a function of its kernel, after `skip` earlier calls. A program
+    /// must make the call meanwhile.
     pub fn stop_at(&self, node: usize, function: &str, skip: usize) -> Result<Stopped> {
         let symbols = Symbols::parse(&self.node(node).read("/proc/kallsyms")?);
         let start = symbols
@@ -96,7 +98,7 @@ impl Lab {
         let mut debugger = Debugger::attach(self.paths(), node)?;
         debugger
             .run_to(start, skip)
-            .with_context(|| format!("nobody calls {function} in node {node}"))?;
+            .with_context(|| format!("node {node} has not called {function}"))?;
         Ok(Stopped {
             debugger,
             symbols,
@@ -107,8 +109,8 @@ impl Lab {
 }
 
 impl Stopped {
-    /// The instructions of the call, until the return to the program. If the call sleeps, they are those of whoever
-    /// runs meanwhile, too.
+    /// Returns the instructions of the call, until the return to the program. If the call sleeps,
+    /// they include those of other tasks that run meanwhile.
     pub fn steps(mut self) -> Result<Steps> {
         let mut pointers = Vec::new();
         loop {
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_belong_to_the_function_that_begins_before() {
+    fn address_belongs_to_the_function_that_starts_before_it() {
         let symbols = Symbols::parse(
             "ffffffff81000010 T first\nffffffff81000008 t __pfx_first\n\
              ffffffff81000020 t second\t[scif]\nffffffff81000030 d data\n",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What others have printed, made fit to be quoted.
+//! Foreign output, made fit to be quoted.
 
-/// The last lines of a text, without a newline at the end.
+/// Returns the last lines of a text, without a newline at the end.
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text
         .lines()
@@ -11,7 +11,7 @@ pub fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// A text without terminal control sequences.
+/// Returns a text without terminal control sequences.
 pub fn printable(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_sequences_vanish() {
+    fn control_sequences_are_removed() {
         assert_eq!(
             printable("\u{1b}[2J\u{1b}[01;31mred\u{1b}[0m\r\n\u{1b}c."),
             "red\n."
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn tails() {
+    fn last_lines_returns_the_last_nonempty_lines() {
         assert_eq!(last_lines("a\n\nb\r\nc\n", 2), "b\nc");
         assert_eq!(last_lines("", 2), "");
     }

@@ -21,7 +21,7 @@ use crate::wire::CHUNK;
 use crate::wire::Outcome;
 use crate::wire::Request;
 
-/// The last part of a path, for the case that the target is a folder.
+/// Returns the last part of a path, for the case that the target is a folder.
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(
         || "stdin".into(),
@@ -49,7 +49,7 @@ pub(crate) fn push(
             Ok(0) => break,
             Ok(length) => process.write(&buffer[..length])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Dropping the process without the end of its input leaves no file.
+            // Dropping the process before the end of its input leaves no file.
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Waiting for something that nothing tells of.
+//! Waiting for conditions that no event announces.
 
 use std::thread;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Instant;
 use anyhow::Result;
 use anyhow::bail;
 
-/// Waits until `condition` gives something, and fails with `what` after `limit`.
+/// Polls `condition` until it returns a value. Fails with `goal` after `limit`.
 pub fn wait_until<T>(
-    what: &str,
+    goal: &str,
     limit: Duration,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
@@ -20,7 +20,7 @@ pub fn wait_until<T>(
             return Ok(value);
         }
         if Instant::now() > deadline {
-            bail!("{what}: not within {:.1} s", limit.as_secs_f64());
+            bail!("{goal}: not within {:.1} s", limit.as_secs_f64());
         }
         thread::sleep(Duration::from_millis(10));
     }

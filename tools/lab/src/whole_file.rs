@@ -43,7 +43,7 @@ impl WholeFile {
         })
     }
 
-    /// It is whole: gives it its mode and its name.
+    /// Completes the file: sets its mode and gives it its name.
     pub(crate) fn keep(self, mode: u32) -> io::Result<()> {
         self.file
             .set_permissions(Permissions::from_mode(mode & 0o7777))?;

@@ -5,11 +5,10 @@
 //! guest, and over a Unix socket between `lab exec` and the process that owns the lab,
 //! which forwards frames and only renumbers their channel.
 //!
-//! A frame is `length: u32 | kind: u8 | channel: u32 | payload`, little-endian, where the
-//! length counts the payload. A channel is one request (a command, a file); its streams
-//! are bounded by credit: a sender may have [`WINDOW`] bytes of one stream on the way and
-//! gets more only as the other end consumes, so that a stalled reader of one command never
-//! stalls another.
+//! A frame is `length: u32 | kind: u8 | channel: u32 | payload`, little-endian, where the length
+//! counts the payload. A channel is one request (a command, a file). Credit bounds its streams: a
+//! sender may have [`WINDOW`] bytes of one stream in flight, and gets more only as the other end
+//! consumes. So a stalled reader of one command never stalls another.
 //!
 //! # Invariants
 //! - No payload is longer than [`MAX_PAYLOAD`]; a longer one ends the connection.
@@ -23,18 +22,18 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The virtio-serial port the agent listens on.
+/// The virtio-serial port that the agent listens on.
 pub const PORT_NAME: &str = "org.scif.lab.agent";
 /// Changes with every incompatible change of frames or requests.
 pub const VERSION: u32 = 1;
 /// The longest payload of a frame.
 pub const MAX_PAYLOAD: usize = 256 * 1024;
-/// How much of a stream goes into one frame.
+/// Largest part of a stream that goes into one frame.
 pub const CHUNK: usize = 32 * 1024;
-/// How many bytes of one stream may be on the way.
+/// Number of bytes of one stream that may be in flight.
 pub const WINDOW: u32 = 512 * 1024;
 
-/// What a frame is. The direction is seen from the lab.
+/// The kind of a frame. The direction is seen from the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -96,16 +95,16 @@ pub enum Stream {
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// The request it belongs to.
+    /// The request that the frame belongs to.
     pub channel: u32,
-    /// Its contents, by kind.
+    /// The contents, by kind.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame of bytes.
+    /// Makes a frame of bytes.
     pub fn new(kind: Kind, channel: u32, payload: impl Into<Vec<u8>>) -> Frame {
         Frame {
             kind,
@@ -114,30 +113,30 @@ impl Frame {
         }
     }
 
-    /// A frame that carries a value as JSON.
+    /// Makes a frame that carries a value as JSON.
     pub fn json(kind: Kind, channel: u32, value: &impl Serialize) -> io::Result<Frame> {
         Ok(Frame::new(kind, channel, serde_json::to_vec(value)?))
     }
 
-    /// A frame that returns credit.
+    /// Makes a frame that returns credit.
     pub fn credit(channel: u32, stream: Stream, bytes: u32) -> Frame {
         let mut payload = vec![stream as u8];
         payload.extend_from_slice(&bytes.to_le_bytes());
         Frame::new(Kind::Credit, channel, payload)
     }
 
-    /// A frame that carries a signal.
+    /// Makes a frame that carries a signal.
     pub fn signal(channel: u32, signal: u32) -> Frame {
         Frame::new(Kind::Signal, channel, signal.to_le_bytes())
     }
 
-    /// The value of a frame made by [`Frame::json`].
+    /// Returns the value of a frame made by [`Frame::json`].
     pub fn parse<T: DeserializeOwned>(&self) -> io::Result<T> {
         serde_json::from_slice(&self.payload)
             .map_err(|error| invalid(format!("bad {:?} frame: {error}", self.kind)))
     }
 
-    /// The contents of a frame made by [`Frame::credit`].
+    /// Returns the contents of a frame made by [`Frame::credit`].
     pub fn parse_credit(&self) -> io::Result<(Stream, u32)> {
         let [stream, bytes @ ..] = self.payload.as_slice() else {
             return Err(invalid("empty Credit frame"));
@@ -151,7 +150,7 @@ impl Frame {
         Ok((stream, parse_u32(bytes)?))
     }
 
-    /// The contents of a frame made by [`Frame::signal`].
+    /// Returns the contents of a frame made by [`Frame::signal`].
     pub fn parse_signal(&self) -> io::Result<u32> {
         parse_u32(&self.payload)
     }
@@ -210,7 +209,7 @@ fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
 }
 
-/// What both ends say first.
+/// The first message of both ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`] of the sender.
@@ -219,7 +218,7 @@ pub struct Hello {
     pub kernel: String,
 }
 
-/// What a channel is opened for.
+/// The request for which a channel is opened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -227,7 +226,7 @@ pub enum Request {
     Exec(Exec),
     /// Write the input stream to a file, which gets its name when it is complete.
     Push {
-        /// Where, in the guest. A directory takes `name`.
+        /// The path in the guest. If it is a directory, the file gets `name` there.
         path: String,
         /// The name in case the path is a directory.
         name: String,
@@ -236,7 +235,7 @@ pub enum Request {
     },
     /// Read a file as the output stream.
     Pull {
-        /// Which, in the guest.
+        /// The path in the guest.
         path: String,
     },
 }
@@ -250,11 +249,11 @@ pub struct Exec {
     pub env: Vec<(String, String)>,
     /// The working folder, `/root` by default.
     pub cwd: Option<String>,
-    /// Whether an input stream follows; `/dev/null` otherwise.
+    /// Whether an input stream follows; if not, the input is `/dev/null`.
     pub stdin: bool,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -262,21 +261,21 @@ pub enum Outcome {
     Exited(i32),
     /// A signal ended the command.
     Signaled(i32),
-    /// The file was copied whole.
+    /// The file was copied as a whole.
     File {
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
-        /// Its size.
+        /// The size.
         size: u64,
     },
-    /// It could not be done. The number is an errno, 0 if there is none.
+    /// The request failed. The number is an errno, 0 if there is none.
     Failed {
-        /// What failed, for people.
+        /// The failure, for people.
         message: String,
-        /// The errno behind it.
+        /// The errno of the failure.
         errno: i32,
     },
-    /// The guest died meanwhile; made by the lab's owner for its clients.
+    /// The guest died meanwhile. The lab's owner makes this for its clients.
     Lost(String),
 }
 
@@ -285,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_survive_the_way() {
+    fn written_frames_are_read_back() {
         let frames = [
             Frame::new(Kind::Stdin, 7, b"abc".to_vec()),
             Frame::credit(1, Stream::Stderr, 99),
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_frames_are_errors() {
+    fn malformed_frames_are_refused() {
         let mut long = (MAX_PAYLOAD as u32 + 1).to_le_bytes().to_vec();
         long.extend_from_slice(&[3, 0, 0, 0, 0]);
         assert!(Frame::read(&mut long.as_slice()).is_err());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 /*
  * libscif: the functions of <scif.h>, each a system call on /dev/scif or little
- * more. All that they mean is in the driver; here is no state and no policy.
+ * more. The driver does all of the work; this library has no state or policy.
  *
  * Errors: -1 (or the function's own *_FAILED) and errno, as the driver sets it.
- * Pointers that are followed here are checked here, EINVAL; those that the
- * kernel follows are the kernel's to check, EFAULT.
+ * The library checks the pointers that it follows itself (EINVAL). The kernel
+ * checks the pointers that it follows (EFAULT).
  *
- * Descriptors: that of scif_open() survives exec, as it always has, because
- * programs hand endpoints over like that; that of scif_accept() does not.
+ * Descriptors: the one of scif_open() survives exec, as it always has, because
+ * programs hand endpoints over in this way. The one of scif_accept() does not.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Everything is hidden (-fvisibility=hidden) but what the header declares. */
+/* Only the functions of the header are exported (-fvisibility=hidden). */
 #pragma GCC visibility push(default)
 #include "scif.h"
 #pragma GCC visibility pop
@@ -45,7 +45,7 @@ static __u64 address(const void *pointer)
 	return (uintptr_t)pointer;
 }
 
-/* Ends an endpoint of a call that fails, without touching the reason. */
+/* Closes the endpoint of a call that fails, and keeps errno. */
 static int fail_and_close(scif_epd_t epd)
 {
 	int saved = errno;
@@ -107,10 +107,10 @@ int scif_connect(scif_epd_t epd, struct scif_portID *dst)
 /*
  * The driver gives a connection in two steps: ACCEPTREQ takes a request from the
  * listener's queue and returns a handle, ACCEPTREG makes an unused descriptor
- * its endpoint. The descriptor comes first here: if there is none to be had,
+ * its endpoint. This function opens the descriptor first: if there is none left,
  * the request is still in the queue, and the peer waits for the next accept
- * instead of being connected to nobody. From ACCEPTREG on, the handle is the
- * driver's to drop: on failure at once, and at the latest with the listener.
+ * instead of being connected to no endpoint. From ACCEPTREG on, the driver drops
+ * the handle: on failure at once, and at the latest with the listener.
  */
 int scif_accept(scif_epd_t epd, struct scif_portID *peer, scif_epd_t *newepd, int flags)
 {
@@ -121,7 +121,7 @@ int scif_accept(scif_epd_t epd, struct scif_portID *peer, scif_epd_t *newepd, in
 		errno = EINVAL;
 		return -1;
 	}
-	/* If epd is closed, the new descriptor may get its very number. */
+	/* If epd is closed, the new descriptor may get the number of epd. */
 	if (fcntl(epd, F_GETFD) < 0)
 		return -1;
 	accepted = open(DEVICE, O_RDWR | O_CLOEXEC);
@@ -208,7 +208,7 @@ int scif_munmap(void *addr, size_t len)
 	return munmap(addr, len);
 }
 
-/* Between windows: @loffset counts. Between memory and a window: @addr does. */
+/* Copies between windows use @loffset, between memory and a window @addr. */
 static int transfer(scif_epd_t epd, unsigned long number, off_t loffset, void *addr, size_t len,
 		    off_t roffset, int rma_flags)
 {
@@ -272,7 +272,7 @@ int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff, uin
 	return ioctl(epd, SCIF_FENCE_SIGNAL, &request);
 }
 
-/* Needs no endpoint of the caller, so it takes one for the time of the call. */
+/* The caller has no endpoint, so this opens one for the time of the call. */
 int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self)
 {
 	struct scifioctl_node_ids request = {
@@ -287,14 +287,14 @@ int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self)
 	if (ioctl(epd, SCIF_GET_NODEIDS, &request) < 0)
 		return fail_and_close(epd);
 	close(epd);
-	/* The original driver says it nowhere else. */
+	/* The original driver reports the number of nodes nowhere else. */
 	return request.len;
 }
 
 /*
- * poll(2) takes the time as an int, which a long may be too long for; ppoll(2)
- * takes a struct timespec, which kernels may not know in the layout of 32-bit
- * programs. So each where it fits.
+ * poll(2) takes the time as an int, which a long may not fit in. ppoll(2) takes a
+ * struct timespec, whose 32-bit layout a kernel may not know. So each is used
+ * where it fits.
  */
 int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout)
 {

@@ -26,9 +26,9 @@ extern "C" {
 /*
  * The kernel's headers and documentation name two things differently. The newer
  * name of the function can always be used. Both names of the structure become
- * one type if SCIF_NEW_NAMES is defined; not by default, because then the
- * macros of <linux/scif_ioctl.h> come with it (SCIF_SEND, SCIF_BIND, ...), and
- * programs have such names themselves.
+ * one type if SCIF_NEW_NAMES is defined. This is not the default: it brings the
+ * macros of <linux/scif_ioctl.h> (SCIF_SEND, SCIF_BIND, ...), and programs have
+ * such names themselves.
  */
 #ifdef SCIF_NEW_NAMES
 #include <linux/scif_ioctl.h>
@@ -53,7 +53,7 @@ struct scif_pollepd {
 	short revents;
 };
 
-/* What functions return that do not return -1. */
+/* The error values of functions that do not return -1. */
 #define SCIF_OPEN_FAILED	((scif_epd_t)-1)
 #define SCIF_REGISTER_FAILED	((off_t)-1)
 #define SCIF_MMAP_FAILED	((void *)-1)
@@ -65,7 +65,7 @@ struct scif_pollepd {
 
 /* Ports below it are for privileged programs. */
 #define SCIF_ADMIN_PORT_END	1024
-/* The first of the ports that are given to those who do not choose. */
+/* The first port that an endpoint gets which does not choose one. */
 #define SCIF_PORT_RSVD		1088
 
 /* Events of scif_poll. */
@@ -104,11 +104,11 @@ enum {
 };
 
 /*
- * Offsets are 64 bits wide in the library, always. Where off_t is not, that is
- * in 32-bit programs that were not compiled with -D_FILE_OFFSET_BITS=64,
- * offsets are widened on the way in; one that does not fit on the way out is an
- * error of scif_register, EOVERFLOW, and never cut. The driver, left alone,
- * places windows from 4 GiB on, so it is told where to begin.
+ * Offsets are always 64 bits wide in the library. In 32-bit programs that were
+ * not compiled with -D_FILE_OFFSET_BITS=64, off_t is narrower. Offsets of such
+ * programs are widened on the way in. If an offset does not fit on the way out,
+ * scif_register fails with EOVERFLOW and never cuts it. By itself the driver
+ * places windows from 4 GiB on, so the library tells it where to begin.
  */
 #if defined(__LP64__) || defined(_LP64) || defined(__USE_FILE_OFFSET64) || !defined(__GLIBC__) || \
 	defined(__OFF_T_MATCHES_OFF64_T)
@@ -156,7 +156,7 @@ int scif_get_fd(scif_epd_t epd);
 __scif_off_t __scif_register_64(scif_epd_t epd, void *addr, size_t len, __scif_off_t offset,
 				int prot_flags, int map_flags) __asm__("scif_register");
 
-/* Has another name for the assembler, or it would call itself. */
+/* Has another name for the assembler: with its own it would call itself. */
 static __inline__ off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
 				      int prot_flags, int map_flags)
 	__asm__("__scif_register_small_off_t");

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The completion of a program for a shell, under the name by which that shell finds it.
+//! The completions of a program for shells, under the names by which the shells find them.
 //!
-//! All three shells look a command up by the last part of its path, so what is for `lab` is for
-//! `scripts/lab`, too.
+//! All three shells look a command up by the last part of its path. So the completion of `lab` also
+//! works for `scripts/lab`.
 
 use clap::Command;
 use clap_complete::Shell;
 
-/// The shells there are completions for.
+/// The shells that have completions.
 pub const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
 /// A completion.
 pub struct Completion {
-    /// The name of its file.
+    /// The name of the file.
     pub name: String,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 
@@ -33,9 +33,10 @@ pub fn completion(command: &Command, shell: Shell) -> Completion {
     }
 }
 
-/// What a completion takes of a command, without anything hidden: clap_complete shows that.
+/// Returns a copy of a command for its completion, without hidden parts: clap_complete would show
+/// them.
 fn visible(command: &Command) -> Command {
-    // Names in clap are constants; those few live as long as this short program.
+    // Names in clap are constants. The few copies live as long as this short program.
     let constant = |text: &str| -> &'static str { Box::leak(text.into()) };
     let mut copy = Command::new(constant(command.get_name()));
     if let Some(about) = command.get_about() {
@@ -46,7 +47,7 @@ fn visible(command: &Command) -> Command {
     }
     let arguments = command.get_arguments().filter(|each| !each.is_hide_set());
     let commands = command.get_subcommands().filter(|each| !each.is_hide_set());
-    // An argument may name a group. What is hidden cannot be in one.
+    // An argument may name a group. A group can't contain hidden arguments.
     let groups = command.get_groups().filter(|group| {
         group.get_args().all(|id| {
             command
@@ -65,7 +66,7 @@ mod tests {
     use crate::program::programs;
 
     #[test]
-    fn every_visible_command_is_completed_and_no_other() {
+    fn completion_offers_exactly_the_visible_commands() {
         for program in programs() {
             for shell in SHELLS {
                 let file = completion(&program.command, shell);

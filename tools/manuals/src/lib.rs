@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Man pages and shell completions of `scif` and `lab`, made of the definitions of their command
-//! lines when they are installed: what they say is what the programs take.
+//! Man pages and shell completions of `scif` and `lab`. They are made of the definitions of the
+//! command lines when they are installed, so they always match the programs.
 //!
-//! A program of its own, so that those two do not carry what only this needs. [`program`] names
-//! the programs, [`page`] makes the pages, [`completion`] the completions.
+//! This is a program of its own, so that the two do not carry its dependencies. [`program`] has the
+//! programs, [`page`] makes the pages, [`completion`] the completions.
 //!
 //! # Invariants
 //! - Hidden commands and options appear nowhere.

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `manuals FOLDER DATE`: writes everything into a folder; `tools/Makefile` calls it.
+//! `manuals FOLDER DATE`: writes all pages and completions into a folder; `tools/Makefile` calls
+//! it.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
 
-/// Makes the man pages and shell completions of scif and lab.
+/// Make the man pages and shell completions of scif and lab.
 #[derive(Parser)]
 struct Arguments {
-    /// Where to: man1/, bash/, zsh/ and fish/ are made there.
+    /// The folder in which man1/, bash/, zsh/ and fish/ are made.
     folder: PathBuf,
     /// The date of the pages, as 2026-11-21.
     date: String,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The man pages of a program: one for it, and one for each of its commands that is not hidden,
-//! as `program-command(1)`, and for theirs.
+//! The man pages of a program: one for the program, and one for each visible command, as
+//! `program-command(1)`, and for the commands of commands.
 //!
-//! clap_mangen writes what clap has a structure for. Examples and exit status are plain text to
-//! clap, the one that follows the options in `--help`: they are taken out of it here, by their
-//! titles, and become sections. What the help of a command does not say about the exit status, that
-//! of the program does. How the pages are installed is not here.
+//! clap_mangen writes the parts for which clap has a structure. Examples and exit status are plain
+//! text to clap, behind the options in `--help`. This module finds them by their titles and makes
+//! sections of them. If the help of a command has no exit status, the page has that of the program.
+//! Other code installs the pages.
 
 use std::iter;
 
@@ -23,21 +23,21 @@ use crate::program::Program;
 const EXAMPLES: &str = "Examples:";
 const EXIT_STATUS: &str = "Exit status:";
 
-/// What is indented that far in the help goes on with the line before.
+/// A line of the help with at least this indent continues the line before.
 const CONTINUATION: &str = "         ";
 
 /// A man page.
 pub struct Page {
-    /// As `scif-cp.1`.
+    /// The name of the file, as `scif-cp.1`.
     pub file_name: String,
-    /// In man(7).
+    /// The content, in man(7).
     pub text: String,
 }
 
 /// Makes the pages of a program.
 pub fn pages(program: &Program, date: &str) -> Result<Vec<Page>> {
     let mut command = program.command.clone().disable_help_subcommand(true);
-    // Gives the commands the options that are for all and their full names.
+    // This gives the commands the global options, and their full names.
     command.build();
     let own = page(&command, &command, program.see_also.clone(), date);
     let others = all_shown(&command)
@@ -50,14 +50,14 @@ fn shown(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|each| !each.is_hide_set())
 }
 
-/// With the commands of commands.
+/// Returns all visible commands, with the commands of commands.
 fn all_shown(program: &Command) -> Vec<&Command> {
     shown(program)
         .flat_map(|each| [vec![each], all_shown(each)].concat())
         .collect()
 }
 
-/// The page of the program or of one of its commands.
+/// Makes the page of the program or of one of its commands.
 fn page(subject: &Command, program: &Command, see_also: Vec<String>, date: &str) -> Result<Page> {
     let after = after_help(subject);
     let command = (subject.clone())
@@ -98,12 +98,13 @@ fn page(subject: &Command, program: &Command, see_also: Vec<String>, date: &str)
     })
 }
 
-/// As `scif-cp`.
+/// Returns the full name, as `scif-cp`.
 fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-/// All options with their values, which clap_mangen's own synopsis and clap's own usage lack.
+/// Returns all options with their values. The synopsis of clap_mangen and the usage of clap lack
+/// some.
 fn usage(command: &Command) -> String {
     let visible =
         |each: &&Arg| !each.is_hide_set() && !matches!(each.get_id().as_str(), "help" | "version");
@@ -125,8 +126,8 @@ fn usage(command: &Command) -> String {
     words.join(" ")
 }
 
-/// What is in the help before the options, except what NAME has said, and what is after them under
-/// no title.
+/// Returns the text of the help before the options, without the part that is in NAME, and the text
+/// behind the options without a title.
 fn description(command: &Command, after: &str) -> String {
     let about = plain(command.get_about());
     let long = plain(command.get_long_about());
@@ -148,8 +149,8 @@ fn plain(text: Option<&StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }
 
-/// The lines below a title, each an item and after two spaces or more what it means. Either may be
-/// empty: a long item has its meaning in the next line.
+/// Returns the lines below a title: each an item, and its meaning behind two spaces or more. Either
+/// may be empty: a long item has its meaning in the next line.
 fn items<'a>(help: &'a str, title: &str) -> Vec<(&'a str, &'a str)> {
     help.lines()
         .skip_while(|line| *line != title)
@@ -199,8 +200,8 @@ fn examples(roff: &mut Roff, items: &[(&str, &str)]) {
     roff.control("RE", []);
 }
 
-/// The pages that the page of a command refers to: that of the program, and those of other commands
-/// that its help mentions.
+/// Returns the pages that the page of a command refers to: that of the program, and those of other
+/// commands that its help mentions.
 fn mentioned(command: &Command, program: &Command) -> Vec<String> {
     let text = plain(command.get_long_about().or(command.get_about()));
     let others = shown(program).filter(|each| {
@@ -212,14 +213,14 @@ fn mentioned(command: &Command, program: &Command) -> Vec<String> {
         .collect()
 }
 
-/// The one place where what the libraries wrote is changed.
+/// Corrects the output of the libraries; no other function changes it.
 fn finished(text: &str) -> String {
-    // Each section comes with roff's definition of the apostrophe; once is enough.
+    // Each section begins with roff's definition of the apostrophe; one is enough.
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // The gap before the possible values, in a way mandoc does not warn of.
+    // This makes the gap before the possible values without a warning of mandoc.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
-    // The help has what is to be typed in backticks, the pages have it in bold.
+    // Text to be typed is in backticks in the help, and in bold in the pages.
     let fonts = iter::once("").chain([r"\fB", r"\fR"].into_iter().cycle());
     let parts = fonts.zip(text.split('`'));
     let text: String = parts.flat_map(|(font, part)| [font, part]).collect();

@@ -4,15 +4,15 @@
 use clap::Command;
 use clap::CommandFactory;
 
-/// A program, and what its pages refer to beside each other.
+/// A program, and the further pages that its pages refer to.
 pub struct Program {
-    /// Its command line.
+    /// The command line of the program.
     pub command: Command,
-    /// Pages of others, as `scif(7)`.
+    /// Further pages, as `scif(7)`.
     pub see_also: Vec<String>,
 }
 
-/// The programs of this project that people type.
+/// Returns the programs of this project that people type.
 pub fn programs() -> Vec<Program> {
     vec![
         Program {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The man pages say what the command lines take. That they are well-formed, `mandoc -T lint` says
-//! in `scripts/check`.
+//! Tests that the man pages match the command lines. `mandoc -T lint` in `scripts/check` tests that
+//! they are well-formed.
 
 use clap::Arg;
 use clap::Command;
@@ -26,7 +26,7 @@ fn find<'a>(pages: &'a [Page], file_name: &str) -> &'a str {
     &page.unwrap().text
 }
 
-/// The files that a command is to have: its own and those of its commands.
+/// Adds the expected files of a command: its own and those of its commands.
 fn add_names(command: &Command, name: &str, names: &mut Vec<String>) {
     names.push(format!("{name}.1"));
     for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
@@ -35,7 +35,7 @@ fn add_names(command: &Command, name: &str, names: &mut Vec<String>) {
 }
 
 #[test]
-fn every_visible_command_has_a_page_and_no_other() {
+fn exactly_the_visible_commands_have_a_page() {
     for (program, pages) in all() {
         let name = program.get_name();
         let mut expected = Vec::new();
@@ -60,7 +60,7 @@ fn every_option_is_on_its_page() {
 }
 
 #[test]
-fn hidden_commands_are_mentioned_nowhere() {
+fn hidden_commands_are_on_no_page() {
     for (program, pages) in all() {
         for command in program.get_subcommands().filter(|each| each.is_hide_set()) {
             let name = format!(r"{}\-{}", program.get_name(), command.get_name());
@@ -72,7 +72,7 @@ fn hidden_commands_are_mentioned_nowhere() {
 }
 
 #[test]
-fn what_follows_the_options_is_understood() {
+fn text_after_the_options_becomes_sections() {
     for (program, pages) in all() {
         let own = format!("{}.1", program.get_name());
         let commands = program.get_subcommands().filter(|each| !each.is_hide_set());
@@ -100,7 +100,7 @@ fn what_follows_the_options_is_understood() {
 }
 
 #[test]
-fn pages_are_complete() {
+fn every_page_has_all_required_sections() {
     for (_, pages) in all() {
         for page in pages {
             for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS"] {
@@ -114,16 +114,16 @@ fn pages_are_complete() {
             let statuses = ".SH \"EXIT STATUS\"\n.PD 0\n.TP 10\n";
             assert!(page.text.contains(statuses), "{}", page.file_name);
             assert!(page.text.contains(".SH \"SEE ALSO\"\n"));
-            // What is in backticks in the help is so on both sides.
+            // Text that is in backticks in the help is in bold, with an end for each begin.
             let count = |font| page.text.matches(font).count();
             assert_eq!(count(r"\fB") + count(r"\fI"), count(r"\fR"));
         }
     }
 }
 
-/// The texts of a command of its own, in all the forms that they can have.
+/// Tests a made-up command whose texts have all possible forms.
 #[test]
-fn sections() {
+fn help_text_is_formatted_into_sections() {
     let help = "\
 Examples:
   p c --b     does 'it'

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How fast the map of a device's memory changes, and is searched, by its size.
+//! How fast the map of a device's memory changes and is searched, depending on its size.
 //!
 //! Each range is 4 KiB, as behind a virtual IOMMU, and one change is one DMA_MAP or
 //! DMA_UNMAP, with the descriptor that comes with it. The figures of one run compare with
@@ -23,19 +23,19 @@ use ntb_emulator::guest_memory::Access;
 
 const SIZES: [u64; 3] = [10, 1_000, 100_000];
 const DURATION: Duration = Duration::from_secs(1);
-/// So many between two looks at the clock, where the clock would be most of the work.
+/// Number of operations between two reads of the clock, where the clock would be most of the work.
 const BATCH: u32 = 64;
 
-/// A map with that many ranges.
+/// A device's map of memory with `ranges` ranges.
 struct Subject {
     device: Device,
     ranges: u64,
 }
 
-/// What a thread has done.
+/// The result of a thread.
 struct Figures {
     per_second: f64,
-    /// What 999 of 1,000 did not exceed.
+    /// The time that 999 of 1,000 operations did not exceed.
     nearly_longest: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Subject {
         black_box(memory.find(address_of(index), PAGE, Access::Read));
     }
 
-    /// Takes ranges away and brings them back, all over the map, until told to end.
+    /// Removes ranges and brings them back, all over the map, until told to end.
     fn change(&self, go_on: impl Fn(Instant) -> bool) -> f64 {
         let mut random = Random(1);
         let begin = Instant::now();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where an address that a DMA function puts on its guest's bus leads to.
+//! Translation of the addresses that a DMA function puts on its guest's bus.
 //!
-//! To the guest's own RAM, as far as the function may reach it; through a window of one
-//! of the guest's NTB functions, at the place where its BAR is right now, into the RAM
-//! of a peer; or to nothing.
+//! An address leads to the guest's own RAM, as far as the function may reach it. Or it leads
+//! through a window of one of the guest's NTB functions, at the present place of its BAR, into the
+//! RAM of a peer. Or it leads to nothing.
 //!
 //! While a link is down, writes through its windows vanish as posted writes do on
 //! hardware, and reads fail.
@@ -21,7 +21,7 @@ use crate::ntb::window::Reach;
 use crate::order::Initiator;
 use crate::ram::Ram;
 
-/// The most that a write across a link whose order is weak has at once.
+/// The largest piece of a write across a link whose order is weak.
 const PIECE: u64 = 4 << 10;
 
 /// The bus as one DMA function sees it.
@@ -31,25 +31,25 @@ pub struct GuestBus {
     initiator: Initiator,
 }
 
-/// What there is from an address on.
+/// The memory from an address on.
 struct Place {
     /// The memory, or nothing if writes vanish.
     memory: Option<(Arc<Ram>, u64)>,
-    /// For how many bytes.
+    /// Number of bytes.
     length: u64,
-    /// Through which of the guest's NTB functions, if any.
+    /// The index of the NTB function that the address leads through, if any.
     port: Option<usize>,
     _pin: Option<Pin>,
 }
 
 impl GuestBus {
-    /// `memory` is what the function reaches of its guest's RAM, `ports` are the NTB
-    /// functions of the guest.
+    /// Makes the bus of a function. `memory` is the part of its guest's RAM that the function
+    /// reaches, `ports` are the NTB functions of the guest.
     pub fn new(memory: Arc<GuestMemory>, ports: Vec<Port>) -> Self {
         Self::of_engine(0, memory, ports)
     }
 
-    /// The same, of the engine with this number.
+    /// Makes the bus of the engine with this number.
     pub fn of_engine(number: usize, memory: Arc<GuestMemory>, ports: Vec<Port>) -> Self {
         Self {
             memory,
@@ -58,13 +58,13 @@ impl GuestBus {
         }
     }
 
-    /// The NTB function of a place that is with a peer to which the order is weak.
+    /// Returns the NTB function of a place behind a link whose order is weak.
     fn weakly(&self, place: &Place) -> Option<&Port> {
         let port = self.ports.get(place.port?)?;
         port.order().map(|_| port)
     }
 
-    /// Reads all of `data`, which is there, as a read on the bus does.
+    /// Reads all of `data`, which exists, in the way of a read on the bus.
     fn read_from(&self, place: &Place, data: &mut [u8]) -> Result<(), Fault> {
         let port = self.weakly(place);
         if let Some(port) = port {
@@ -78,7 +78,7 @@ impl GuestBus {
         Ok(())
     }
 
-    /// Copies where one of the sides is reached in a weak order.
+    /// Copies where the order to one of the sides is weak.
     fn copy_weakly(&self, from: &Place, to: &Place, destination: u64) -> Result<u64, Fault> {
         let length = to.length.min(PIECE);
         let mut data = vec![0; length as usize];
@@ -128,7 +128,7 @@ impl GuestBus {
         }
     }
 
-    /// Both places of a copy; there is no more at the second than at the first.
+    /// Returns both places of a copy. The second is not longer than the first.
     fn places(&self, source: u64, destination: u64, length: u64) -> Result<(Place, Place), Fault> {
         let from = self
             .resolve(source, length, Access::Read)
@@ -201,15 +201,15 @@ mod tests {
     use crate::ntb::link::Link;
 
     const RAM: u64 = 0x2_0000;
-    /// Where guest 0 has its two windows: one trapped, one mapped over the peer's RAM.
+    /// Addresses of guest 0's two windows: one trapped, one mapped over the peer's RAM.
     const TRAPPED: u64 = 0x8000_0000;
     const APERTURE: u64 = 0x9000_0000;
-    /// Where guest 1 has its trapped window, which limits count from.
+    /// Address of guest 1's trapped window, which limits count from.
     const PEER_BAR: u64 = 0xa000_0000;
-    /// Where the trapped window leads to, in the addresses of guest 1's NTB function: an
-    /// IOVA, as behind a virtual IOMMU.
+    /// Address that the trapped window leads to, as guest 1's NTB function sees it: an IOVA, as
+    /// behind a virtual IOMMU.
     const IOVA: u64 = 0x7_0000_0000;
-    /// What that is in guest 1's RAM.
+    /// The same place in guest 1's RAM.
     const BEHIND: u64 = 0x8000;
     const PERMITTED: u64 = 0x4000;
 
@@ -244,7 +244,7 @@ mod tests {
             BEHIND,
             true,
         );
-        // The second half is behind the first one in IOVAs, but not in RAM; it is read-only.
+        // The second half is behind the first one in IOVAs, but not in RAM. It is read-only.
         map(
             Port::new(&link, 1).memory(),
             IOVA + PERMITTED / 2,
@@ -270,7 +270,7 @@ mod tests {
         Pair { rams, link, bus }
     }
 
-    /// Where a byte is, by the rules and without the code: which RAM, and where in it.
+    /// Finds a byte by the rules and without the code: which RAM, and where in it.
     fn model(address: u64, access: Access) -> Option<(usize, u64)> {
         let read = access == Access::Read;
         match address {
@@ -315,7 +315,11 @@ mod tests {
     proptest! {
         /// Copies between any two places against the model, byte by byte.
         #[test]
-        fn copies_where_addresses_lead(source in addresses(), destination in addresses(), length in 1u64..600) {
+        fn copy_between_any_addresses_agrees_with_the_model(
+            source in addresses(),
+            destination in addresses(),
+            length in 1u64..600,
+        ) {
             let Pair { rams, bus, .. } = pair();
             for (guest, ram) in rams.iter().enumerate() {
                 let contents: Vec<u8> = (0..RAM).map(|at| (at * 13 + at / 251 + 100 * guest as u64) as u8).collect();
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_say_what_is_with_a_peer() {
+    fn route_tells_which_side_is_a_peer() {
         let Pair { link, bus, .. } = pair();
         let route = |source, destination| bus.route(source, destination, 8).map(|r| (r.from, r.to));
         assert_eq!(route(0, 64), Ok((None, None)));
@@ -360,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_window_is_found_where_it_is() {
+    fn moved_window_is_found_at_its_new_address() {
         let Pair { rams, link, bus } = pair();
         rams[0].write(0, b"data").unwrap();
         let moved = 0x12_0000_0000u64;
@@ -370,13 +374,13 @@ mod tests {
         let mut data = [0; 4];
         rams[1].read(8, &mut data).unwrap();
         assert_eq!(&data, b"data");
-        // Decoding switched off: there is nothing.
+        // With decoding switched off, there is nothing.
         Port::new(&link, 0).config_write(4, &[0, 0]);
         assert_eq!(all(&bus, 0, moved + 8, 4).1, Some(Fault::Write));
     }
 
     #[test]
-    fn through_a_link_that_is_down() {
+    fn link_that_is_down_drops_writes_and_fails_reads() {
         let Pair { rams, link, bus } = pair();
         rams[0].write(0, b"data").unwrap();
         link.allow(false);

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory as a DMA engine sees it: addresses, and what can be done there.
+//! Memory as a DMA engine sees it: addresses, and the accesses to them.
 //!
-//! Which memory an address means is decided by who implements [`Bus`], in this program
-//! [`crate::address`]; what is to be copied, by who uses it, [`crate::dma::engine`].
+//! The implementation of [`Bus`], in this program [`crate::address`], decides which memory an
+//! address means. Its caller, [`crate::dma::engine`], decides what is copied.
 
-/// Why an access to memory failed.
+/// The reason why an access to memory failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// There is nothing to read.
+    /// There is no memory to read.
     Read,
-    /// There is nothing that can be written.
+    /// There is no memory that can be written.
     Write,
 }
 
-/// What a copy passes.
+/// The way that a copy goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// How many bytes go that way.
+    /// Number of bytes that take this route.
     pub length: u64,
-    /// The number of the NTB function behind which the source is, if it is with a peer.
+    /// The index of the NTB function in front of the source, if the source is with a peer.
     pub from: Option<usize>,
-    /// The same for the destination.
+    /// The index of the NTB function in front of the destination, if the destination is with a
+    /// peer.
     pub to: Option<usize>,
 }
 
@@ -32,10 +33,10 @@ pub trait Bus {
     /// Writes all of `data` or fails.
     fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault>;
 
-    /// What a copy of at most `length` bytes (which is not 0) would pass, or how it would
-    /// fail. It may be another way when it is done.
+    /// Returns the way of a copy of at most `length` bytes (which is not 0), or the fault that it
+    /// would end with. The way may have changed when the copy is made.
     fn route(&self, source: u64, destination: u64, length: u64) -> Result<Route, Fault>;
 
-    /// Copies at least 1 and at most `length` bytes (which is not 0), and says how many.
+    /// Copies at least 1 and at most `length` bytes (which is not 0). Returns how many were copied.
     fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault>;
 }

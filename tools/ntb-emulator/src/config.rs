@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is to be emulated: guests, and the NTB pairs between them.
+//! The configuration of the emulator: guests, and the NTB pairs between them.
 //!
-//! A [`Topology`] is read from a JSON file by the program and written by whoever
-//! starts it (the lab). Guests are numbered by their place in the list. The names
-//! of all sockets follow from the topology, so both sides compute them from here.
+//! The program reads a [`Topology`] from a JSON file, which the program's starter (the lab) has
+//! written. Guests are numbered by their place in the list. The names of all sockets follow from
+//! the topology, so both sides compute them from here.
 //!
 //! Nothing in this file touches the file system except [`Topology::load`].
 
@@ -32,33 +32,33 @@ pub const PAGE_SIZE: u64 = 4096;
 /// Up to this size a q35 guest's physical addresses equal offsets into its RAM file.
 pub const MAX_RAM_SIZE: u64 = 2 << 30;
 
-/// The size of a window every access to which traps.
+/// The size of a trapped window of an aperture pair.
 pub const TRAPPED_WINDOW_SIZE: u64 = 1 << 20;
 
 /// The largest window that ntb_hw_idt takes: it keeps the size in an `int`.
 pub const MAX_IDT_WINDOW_SIZE: u64 = 1 << 30;
 
-/// The most DMA functions a guest can have.
+/// Largest number of DMA functions of a guest.
 pub const MAX_DMA_CHANNELS: usize = 4;
 
-/// The longest path a Unix socket can be bound to.
+/// Longest path that a Unix socket can be bound to.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Everything one emulator process serves.
+/// The whole configuration of one emulator process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Where the sockets are created. Has to exist.
+    /// The directory of the sockets. It must exist.
     pub directory: PathBuf,
     /// The guests; a guest's number is its index.
     pub guests: Vec<Guest>,
     /// The NTB pairs, each between two different guests.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// How many times as long everything takes that has a model.
+    /// The factor by which everything that has a model is slowed down.
     #[serde(default = "as_it_is", skip_serializing_if = "is_as_it_is")]
     pub slowdown: u64,
-    /// How writes are reordered that may be; without it, none are.
+    /// The way in which writes are reordered. If it is `None`, all writes keep their order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weak_order: Option<WeakOrder>,
 }
@@ -80,10 +80,10 @@ pub struct Guest {
     pub ram_file: PathBuf,
     /// The size of the guest's RAM in bytes.
     pub ram_size: u64,
-    /// How many DMA functions (of one channel each) the guest has.
+    /// Number of DMA functions (of one channel each) of the guest.
     #[serde(default = "one_channel")]
     pub dma_channels: usize,
-    /// What each of them takes; without it, what this machine takes.
+    /// The figures of each engine; without them, an engine is as fast as this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineFigures>,
 }
@@ -100,13 +100,13 @@ pub struct Link {
     pub upstream: usize,
     /// The guest that holds the downstream end.
     pub downstream: usize,
-    /// Which hardware both ends look like.
+    /// The hardware that both ends look like.
     #[serde(default)]
     pub personality: Personality,
-    /// What the two memory windows of each end are.
+    /// The kind of the two memory windows of each end.
     #[serde(default)]
     pub windows: Windows,
-    /// What passing it takes; without it, what this machine takes.
+    /// The figures of the link; without them, the link is as fast as this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<LinkFigures>,
 }
@@ -120,30 +120,30 @@ pub enum Personality {
     /// Intel Granite Rapids (8086:0db4): a translation is aligned to a page.
     #[default]
     Gen5,
-    /// IDT 89HPES32NT8AG2 (111d:808f): the end that uses a window says where it leads to.
+    /// IDT 89HPES32NT8AG2 (111d:808f): the end that uses a window sets its translation.
     Idt,
     /// AMD (1022:17d7): eight scratchpads; a translation is aligned to a page.
     Amd,
 }
 
-/// What the two memory windows (BAR 2 and BAR 4) of an NTB function lead to.
+/// The memory that the two windows (BAR 2 and BAR 4) of an NTB function lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Windows {
-    /// Window 0 traps and takes any translation; window 1 is mapped over all of the
-    /// peer's RAM and takes translation 0 only. With IDT's both trap, and the second is as
-    /// large as that RAM.
+    /// Window 0 traps and takes any translation. Window 1 is mapped over all of the peer's RAM and
+    /// takes translation 0 only. With IDT both windows trap, and the second is as large as that
+    /// RAM.
     #[default]
     Aperture,
     /// Both windows are mapped at fixed places of the peer's RAM, window 0 at `base`
     /// and window 1 right behind it, and take only that translation.
     Fixed {
-        /// Where window 0 leads to.
+        /// The place in the peer's RAM that window 0 leads to.
         base: u64,
         /// The size of each window, a power of two.
         size: u64,
     },
-    /// As `Aperture`, but window 1 of the downstream guest traps and takes any translation: the
+    /// Like `Aperture`, but window 1 of the downstream guest traps and takes any translation: the
     /// upstream guest, whose memory is behind it, may have an IOMMU.
     Mixed,
     /// Both windows trap and take any translation.
@@ -181,7 +181,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Says what is wrong with it, if anything.
+    /// Checks the topology. The error says what is wrong.
     pub fn validate(&self) -> Result<()> {
         for (number, guest) in self.guests.iter().enumerate() {
             ensure!(
@@ -235,14 +235,14 @@ impl Topology {
         };
         ensure!(
             !self.has_model(),
-            "writes that are reordered do not take the time of a model: it is one or the other"
+            "reordered writes do not take the time of a model: use a weak order or a model, not both"
         );
         let traps = |link: &Link| {
             link.personality == Personality::Idt || matches!(link.windows, Windows::Trapped { .. })
         };
         ensure!(
             order.engines == Engines::Switch || self.links.iter().all(traps),
-            "with the engines at the root, reads by processors push what those have written, and reads through windows that are mapped are not seen: all windows have to trap"
+            "with the engines at the root, reads by CPUs push writes of engines, and the emulator does not see reads through mapped windows: all windows must trap"
         );
         Ok(())
     }
@@ -303,13 +303,13 @@ impl Topology {
         Ok(())
     }
 
-    /// Whether anything takes time that would not by itself.
+    /// Returns whether a link or an engine has a model of its time.
     pub fn has_model(&self) -> bool {
         self.links.iter().any(|link| link.model.is_some())
             || self.guests.iter().any(|guest| guest.engine.is_some())
     }
 
-    /// The NTB functions of a guest, in the order of their numbers.
+    /// Returns the NTB functions of a guest, in the order of their numbers.
     pub fn ntb_functions(&self, guest: usize) -> impl Iterator<Item = NtbFunction> + '_ {
         self.links
             .iter()
@@ -327,14 +327,14 @@ impl Topology {
             })
     }
 
-    /// The vfio-user sockets of a guest's NTB functions.
+    /// Returns the vfio-user sockets of a guest's NTB functions.
     pub fn ntb_sockets(&self, guest: usize) -> Vec<PathBuf> {
         (0..self.ntb_functions(guest).count())
             .map(|index| ntb_socket(&self.directory, guest, index))
             .collect()
     }
 
-    /// The vfio-user sockets of a guest's DMA functions.
+    /// Returns the vfio-user sockets of a guest's DMA functions.
     pub fn dma_sockets(&self, guest: usize) -> Vec<PathBuf> {
         let channels = self.guests.get(guest).map_or(0, |entry| entry.dma_channels);
         (0..channels)
@@ -342,7 +342,7 @@ impl Topology {
             .collect()
     }
 
-    /// All sockets the emulator creates.
+    /// Returns all sockets that the emulator creates.
     pub fn sockets(&self) -> Vec<PathBuf> {
         let mut all = vec![control_socket(&self.directory)];
         for guest in 0..self.guests.len() {
@@ -353,17 +353,17 @@ impl Topology {
     }
 }
 
-/// The vfio-user socket of the `index`-th NTB function of a guest.
+/// Returns the vfio-user socket of the `index`-th NTB function of a guest.
 pub fn ntb_socket(directory: &Path, guest: usize, index: usize) -> PathBuf {
     directory.join(format!("guest-{guest}-ntb-{index}.sock"))
 }
 
-/// The vfio-user socket of the `index`-th DMA function of a guest.
+/// Returns the vfio-user socket of the `index`-th DMA function of a guest.
 pub fn dma_socket(directory: &Path, guest: usize, index: usize) -> PathBuf {
     directory.join(format!("guest-{guest}-dma-{index}.sock"))
 }
 
-/// The socket [`crate::control`] is spoken on.
+/// Returns the socket of [`crate::control`].
 pub fn control_socket(directory: &Path) -> PathBuf {
     directory.join("emulator.sock")
 }

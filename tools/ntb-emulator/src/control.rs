@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How others control a running emulator: one JSON value per line over a Unix socket.
+//! The control protocol of a running emulator: one JSON value per line over a Unix socket.
 //!
-//! Each line from the client is a [`Request`], each is answered by one [`Response`].
-//! Any number of clients may be connected. [`Client`] is the blocking one that the lab
-//! uses; a person can use `socat - UNIX-CONNECT:DIR/emulator.sock` as well.
+//! Each line of a client is a [`Request`], and each is answered by one [`Response`]. Any number of
+//! clients may be connected. [`Client`] is a blocking client, which the lab uses; a person can use
+//! `socat - UNIX-CONNECT:DIR/emulator.sock`.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -23,40 +23,40 @@ use crate::counters::Snapshot;
 use crate::raid::Loot;
 use crate::raid::Writes;
 
-/// How long a client waits for an answer. The emulator answers at once, so this only catches
-/// one that hangs, and is generous: the machine may be busy.
+/// Time that a client waits for an answer. The emulator answers at once, so the timeout only
+/// catches an emulator that hangs. It is generous, as the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// What a client wants: `{"request":"link","a":0,"b":1,"up":false}`.
+/// A request: `{"request":"link","a":0,"b":1,"up":false}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// The counters of all guests.
+    /// Asks for the counters of all guests.
     Counters,
     /// Sets all counters to zero.
     ResetCounters,
-    /// Who is connected, and which links are up.
+    /// Asks which guests are connected, and which links are up.
     State,
     /// Plugs in or pulls all links between two guests.
     Link {
         /// One guest.
         a: usize,
-        /// The other one.
+        /// The other guest.
         b: usize,
-        /// In, or out.
+        /// True to plug in, false to pull.
         up: bool,
     },
-    /// Goes through all windows of the links that lead from one guest to another, as somebody would
-    /// who means no good (see [`crate::raid`]).
+    /// Goes through all windows of the links that lead from one guest to another, like an attacker
+    /// (see [`crate::raid`]).
     Raid {
-        /// The guest whose windows are gone through.
+        /// The guest whose windows are used.
         from: usize,
-        /// The guest whose memory is behind them.
+        /// The guest whose memory is behind the windows.
         into: usize,
-        /// Where to write.
+        /// The pages to write to.
         writes: Writes,
     },
-    /// Has all that is reordered follow from another seed from now on.
+    /// Makes the order of writes follow from another seed from now on.
     Reseed {
         /// The seed.
         seed: u64,
@@ -65,25 +65,25 @@ pub enum Request {
     Shutdown,
 }
 
-/// What the emulator answers.
+/// An answer of the emulator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "kebab-case")]
 pub enum Response {
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// It cannot be done.
+    /// The request can't be carried out.
     Error {
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// To [`Request::Counters`].
+    /// The answer to [`Request::Counters`].
     Counters {
-        /// By number of guest.
+        /// The counters by number of guest.
         guests: Vec<GuestCounters>,
     },
-    /// To [`Request::State`].
+    /// The answer to [`Request::State`].
     State(State),
-    /// To [`Request::Raid`].
+    /// The answer to [`Request::Raid`].
     Loot(Loot),
 }
 
@@ -92,16 +92,16 @@ pub enum Response {
 pub struct GuestCounters {
     /// The sum over all functions.
     pub total: Snapshot,
-    /// Each function.
+    /// The counters of each function.
     pub functions: Vec<FunctionCounters>,
 }
 
 impl GuestCounters {
-    /// The sum of one of them over the functions whose name begins with `prefix`.
-    pub fn sum(&self, prefix: &str, what: fn(&Snapshot) -> u64) -> u64 {
+    /// Returns the sum of one counter over the functions whose name begins with `prefix`.
+    pub fn sum(&self, prefix: &str, counter: fn(&Snapshot) -> u64) -> u64 {
         let functions = self.functions.iter();
         let wanted = functions.filter(|function| function.name.starts_with(prefix));
-        wanted.map(|function| what(&function.counters)).sum()
+        wanted.map(|function| counter(&function.counters)).sum()
     }
 }
 
@@ -114,28 +114,28 @@ pub struct FunctionCounters {
     pub counters: Snapshot,
 }
 
-/// Who is connected, and which links are up.
+/// The connections of guests, and the state of links.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// By number of guest.
+    /// The state by number of guest.
     pub guests: Vec<GuestState>,
-    /// In the order of the configuration.
+    /// The state of links, in the order of the configuration.
     pub links: Vec<LinkState>,
-    /// What the order of writes follows from, if it is weak.
+    /// The seed of the order of writes, if the order is weak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// One guest.
+/// The state of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestState {
     /// Whether QEMU is connected to all functions.
     pub connected: bool,
-    /// Each function.
+    /// The state of each function.
     pub functions: Vec<FunctionState>,
 }
 
-/// One function.
+/// The state of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionState {
     /// `ntb-0`, `dma-0` and so on.
@@ -144,16 +144,16 @@ pub struct FunctionState {
     pub connected: bool,
 }
 
-/// One link.
+/// The state of a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
-    /// The guest upstream.
+    /// The upstream guest.
     pub upstream: usize,
-    /// The guest downstream.
+    /// The downstream guest.
     pub downstream: usize,
     /// Whether the link is plugged in, see [`Request::Link`].
     pub plugged: bool,
-    /// Whether it is up: plugged in, and both drivers want it.
+    /// Whether the link is up: plugged in, and both drivers want it up.
     pub up: bool,
 }
 
@@ -175,7 +175,7 @@ impl Client {
         })
     }
 
-    /// Asks for something. An answer that says "error" is an error.
+    /// Sends a request and returns the answer. The answer "error" becomes an error.
     pub fn request(&mut self, request: &Request) -> Result<Response> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// The counters of all guests.
+    /// Returns the counters of all guests.
     pub fn counters(&mut self) -> Result<Vec<GuestCounters>> {
         match self.request(&Request::Counters)? {
             Response::Counters { guests } => Ok(guests),
@@ -210,7 +210,7 @@ impl Client {
         self.request(&Request::ResetCounters).map(drop)
     }
 
-    /// Who is connected, and which links are up.
+    /// Returns which guests are connected, and which links are up.
     pub fn state(&mut self) -> Result<State> {
         match self.request(&Request::State)? {
             Response::State(state) => Ok(state),
@@ -223,7 +223,7 @@ impl Client {
         self.request(&Request::Link { a, b, up }).map(drop)
     }
 
-    /// What is found in the windows that lead from one guest to another.
+    /// Raids the windows that lead from one guest to another. Returns what the raid found there.
     pub fn raid(&mut self, from: usize, into: usize, writes: Writes) -> Result<Loot> {
         match self.request(&Request::Raid { from, into, writes })? {
             Response::Loot(loot) => Ok(loot),
@@ -231,7 +231,7 @@ impl Client {
         }
     }
 
-    /// Has all that is reordered follow from another seed.
+    /// Makes the order of writes follow from another seed.
     pub fn reseed(&mut self, seed: u64) -> Result<()> {
         self.request(&Request::Reseed { seed }).map(drop)
     }
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_forms() {
+    fn documented_control_requests_are_parsed() {
         let requests = [
             (r#"{"request":"counters"}"#, Request::Counters),
             (r#"{"request":"reset-counters"}"#, Request::ResetCounters),

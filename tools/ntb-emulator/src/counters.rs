@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What each function was made to do, readable while it runs.
+//! Counters of the work of each function, readable while it runs.
 //!
-//! Trapped accesses cost a guest what non-posted reads cost on hardware, so tests
-//! count them. Counters only grow, until somebody resets them.
+//! A trapped access costs a guest about as much as a non-posted read on hardware, so tests count
+//! them. Counters only grow, until a client resets them.
 
 use std::ops::AddAssign;
 use std::sync::atomic::AtomicU64;
@@ -41,7 +41,7 @@ pub struct Counters {
 pub struct Snapshot {
     /// Reads of BARs: of registers, and of windows that are not mapped.
     pub trapped_reads: u64,
-    /// Writes of BARs, likewise.
+    /// Writes of BARs: of registers, and of windows that are not mapped.
     pub trapped_writes: u64,
     /// Accesses of configuration space.
     pub config_accesses: u64,
@@ -56,23 +56,23 @@ pub struct Snapshot {
     pub dma_bytes: u64,
     /// DMA descriptors that failed, and rings that could not be read.
     pub dma_errors: u64,
-    /// Microseconds that engines took longer than the model of the link says, as this
-    /// machine is too slow for it. Not those that they have made up for.
+    /// Microseconds that engines took longer than the model of the link says, because this machine
+    /// is too slow for it. Time that engines have made up for is not counted.
     #[serde(default)]
     pub dma_late_us: u64,
-    /// Writes to the peer that were there before others which had been made earlier (see
+    /// Writes that arrived at the peer before others that had been made earlier (see
     /// [`crate::order`]).
     #[serde(default)]
     pub overtaken: u64,
 }
 
 impl Counters {
-    /// Adds one.
+    /// Adds one to a counter.
     pub fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// The values now.
+    /// Returns the present values.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             trapped_reads: self.trapped_reads.load(Relaxed),
@@ -88,7 +88,7 @@ impl Counters {
         }
     }
 
-    /// All to zero.
+    /// Sets all counters to zero.
     pub fn reset(&self) {
         for counter in [
             &self.trapped_reads,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Puts a topology together: RAM files, links, functions, sockets and threads.
 //!
-//! Threads: one for each function and its socket, one for each DMA engine, one for the
-//! doorbells of each direction of a link that takes time, or for what is under way in each
-//! of one whose order is weak, one that accepts control connections and one for each of those. None of them ever ends while
-//! all is well; if one has to, that is reported as [`Event::Failed`] and the process is to
-//! end, as guests cannot do without it.
+//! Threads: one for each function and its socket, and one for each DMA engine. Each direction of a
+//! link that takes time has one for its doorbells. Each direction of a link whose order is weak has
+//! one for the writes in flight. One thread accepts control connections, and each connection has
+//! one. None of them ends while all is well. If one has to end, it reports [`Event::Failed`], and
+//! the process must end, as guests can't do without it.
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
@@ -58,12 +58,12 @@ use crate::ram::Ram;
 use crate::server::Function;
 use crate::server::Served;
 
-/// Why the process is to end.
+/// The reason why the process must end.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody has asked for it.
+    /// A client or a signal has asked for it.
     Shutdown,
-    /// A thread cannot go on.
+    /// A thread can't go on.
     Failed(anyhow::Error),
 }
 
@@ -73,12 +73,12 @@ pub struct Emulator {
     sockets: Vec<PathBuf>,
 }
 
-/// What the control socket can see and change.
+/// The state that the control socket can read and change.
 struct Machine {
     topology: Topology,
     guests: Vec<Vec<Entry>>,
     links: Vec<Arc<Link>>,
-    /// What the order of writes follows from, if it is weak.
+    /// The seed of the order of writes, if the order is weak.
     seed: Mutex<Option<u64>>,
 }
 
@@ -113,13 +113,13 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         for socket in &self.sockets {
-            // Whatever else is there is not ours to report.
+            // A file that can't be removed is not an error of this process.
             let _ = std::fs::remove_file(socket);
         }
     }
 }
 
-/// Removes the socket that a killed emulator has left, but not that of a living one.
+/// Removes a socket that a killed emulator has left. Fails if a living one listens on it.
 fn claim(path: &Path) -> Result<()> {
     if !path.exists() {
         return Ok(());
@@ -134,7 +134,7 @@ fn claim(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot remove the stale socket {}", path.display()))
 }
 
-/// Runs something that does not return while all is well.
+/// Starts a thread whose body does not return while all is well.
 fn spawn(
     name: &str,
     events: &Sender<Event>,
@@ -144,7 +144,7 @@ fn spawn(
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            // If nobody listens any more, the process is about to end.
+            // If the receiver is gone, the process is about to end.
             let _ = events.send(Event::Failed(body()));
         })
         .with_context(|| format!("cannot start the thread {name}"))?;
@@ -157,7 +157,7 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
         .iter()
         .map(|guest| Ram::open(&guest.ram_file, guest.ram_size).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
-    // Before the threads that go by it.
+    // The clock is set up before the threads that use it.
     let clock: Option<Arc<dyn Clock>> = match topology.has_model() {
         true => Some(Arc::new(Monotonic::start()?)),
         false => None,
@@ -183,7 +183,7 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
     })
 }
 
-/// A link, and the threads for its doorbells if it takes time.
+/// Makes a link. Starts the threads for its doorbells if the link takes time.
 fn link(
     topology: &Topology,
     number: usize,
@@ -214,13 +214,13 @@ fn link(
             while let Some(source) = bells.next(&*clock) {
                 link.arrive(end, source);
             }
-            anyhow!("nobody is left to ring doorbells")
+            anyhow!("no source of doorbells is left")
         })?;
     }
     Ok(link)
 }
 
-/// A link whose order is weak, and the threads that carry what is under way.
+/// Makes a link whose order is weak, and starts the threads for the writes in flight.
 fn weak_link(
     topology: &Topology,
     number: usize,
@@ -241,13 +241,13 @@ fn weak_link(
         let port = Port::new(&link, end);
         spawn(&format!("order {number} {end}"), events, move || {
             port.carry();
-            anyhow!("nobody is left who carries what is under way")
+            anyhow!("the thread that delivers writes in flight has ended")
         })?;
     }
     Ok(link)
 }
 
-/// What makes an engine of a guest take its time, if anything does.
+/// Makes the pacer of an engine, if a model says how long copies take.
 fn pacer(
     topology: &Topology,
     guest: usize,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What one device of a guest can reach of that guest's RAM.
+//! The part of a guest's RAM that one of its devices can reach.
 //!
 //! QEMU announces each range by DMA_MAP, with a descriptor of the RAM file, an offset
 //! into it and permissions; behind a virtual IOMMU the addresses are IOVAs and each
 //! device has its own. So a device's view of memory is a map of ranges, and never just
 //! "address equals offset".
 //!
-//! Ranges without a descriptor (ROMs, BARs of other devices) are not memory and are left
-//! out; [`crate::address`] finds the windows by itself.
+//! Ranges without a descriptor (ROMs, BARs of other devices) are not memory and are left out.
+//! [`crate::address`] finds the windows by itself.
 //!
-//! After an unmap has returned, nothing accesses the range any more: who copies holds a
-//! [`Pin`], and the unmap waits for those that overlap the range and were there before it.
-//! It waits for no others, so copies elsewhere do not hold it up, nor do copies to what
-//! was mapped there since. Pins are held for one chunk of a copy only.
+//! After an unmap has returned, no thread accesses the range any more. A thread that copies holds a
+//! [`Pin`], and the unmap waits for the older pins that overlap the range. It waits for no others,
+//! so copies elsewhere do not hold it up. Neither do copies to memory that was mapped there since.
+//! A pin is held for one chunk of a copy only.
 //!
-//! Behind a virtual IOMMU every page comes and goes by itself while engines copy. So the
-//! lock is held for a step of O(log n) at a time, never for one that grows with the
-//! number of ranges, and never while data is copied or something is waited for.
+//! Behind a virtual IOMMU every page comes and goes by itself while engines copy. So the lock is
+//! held for a step of O(log n) at a time, never for one that grows with the number of ranges. It is
+//! never held while data are copied or a thread waits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,10 +33,10 @@ use rangemap::RangeInclusiveMap;
 
 use crate::ram::Ram;
 
-/// How many ranges one change may take away before others get the lock.
+/// Largest number of ranges that one change takes away before other threads get the lock.
 const STEP: usize = 128;
 
-/// What a device wants to do.
+/// The kind of access of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read.
@@ -45,13 +45,13 @@ pub enum Access {
     Write,
 }
 
-/// Addresses, the last one included: a range may end with the address space.
+/// A range of addresses, the last one included: a range may end with the address space.
 type Span = RangeInclusive<u64>;
 
-/// What is at a range. Neighbours with the same one are one range.
+/// The memory behind a range. Neighbours with the same target are one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target {
-    /// What has to be added to an address for the offset into the RAM, wrapping around.
+    /// The difference from an address to the offset into the RAM, wrapping around.
     distance: u64,
     readable: bool,
     writable: bool,
@@ -60,8 +60,8 @@ struct Target {
 #[derive(Default)]
 struct State {
     ranges: RangeInclusiveMap<u64, Target>,
-    /// What is being accessed, in the order in which that began. As many as there are
-    /// threads that access memory, times two; this is not what grows.
+    /// The ranges that are being accessed, in the order in which the accesses began. At most two
+    /// for each thread that accesses memory, so the map stays small.
     pins: BTreeMap<u64, Span>,
     /// The key of the next pin.
     next: u64,
@@ -70,26 +70,26 @@ struct State {
 #[derive(Default)]
 struct View {
     state: Mutex<State>,
-    /// A pin is gone.
+    /// Signalled when a pin is dropped.
     unpinned: Condvar,
 }
 
-/// Keeps a range from being unmapped while it is accessed.
+/// A guard that keeps a range from being unmapped while a thread accesses it.
 ///
-/// Who holds one may find more memory, but must not change the map it is of: that would
-/// wait for itself.
+/// The holder may find more memory, but must not change the map of the pin: the change would wait
+/// for the holder itself.
 pub struct Pin {
     view: Arc<View>,
     key: u64,
 }
 
-/// Memory found at an address.
+/// The memory at an address.
 pub struct Found {
     /// The offset into the RAM.
     pub offset: u64,
-    /// How many bytes from there are in one piece, at least 1, at most what was asked for.
+    /// Number of bytes that are in one piece, at least 1 and at most the number asked for.
     pub length: u64,
-    /// To be held during the access.
+    /// The pin, which the caller must hold during the access.
     pub pin: Pin,
 }
 
@@ -100,7 +100,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// A device that reaches nothing yet.
+    /// Creates the view of a device that reaches nothing yet.
     pub fn new(ram: Arc<Ram>) -> Self {
         Self {
             ram,
@@ -108,13 +108,13 @@ impl GuestMemory {
         }
     }
 
-    /// The RAM behind it.
+    /// Returns the RAM.
     pub fn ram(&self) -> &Arc<Ram> {
         &self.ram
     }
 
-    /// Adds a range, in place of what is there. That waits for accesses as an unmap does;
-    /// of very many ranges, some may be gone before the new one is there.
+    /// Adds a range, in place of the present one. Waits for accesses like an unmap. If it replaces
+    /// very many ranges, some may be gone before the new one is there.
     pub fn map(
         &self,
         address: u64,
@@ -156,7 +156,7 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Removes what is in a range.
+    /// Removes all ranges within a range.
     pub fn unmap(&self, address: u64, size: u64) {
         if size > 0 {
             self.view
@@ -164,13 +164,13 @@ impl GuestMemory {
         }
     }
 
-    /// Removes everything.
+    /// Removes all ranges.
     pub fn clear(&self) {
         self.view.change(0..=u64::MAX, None);
     }
 
-    /// Finds the memory at an address, if the device may access it that way: as much of
-    /// `length` as is in one piece.
+    /// Finds the memory at an address, if the device has this access to it. Returns at most the
+    /// part of `length` that is in one piece.
     pub fn find(&self, address: u64, length: u64, access: Access) -> Option<Found> {
         let wanted = address.saturating_add(length.checked_sub(1)?);
         let mut state = self.view.state.lock();
@@ -199,8 +199,7 @@ impl GuestMemory {
 }
 
 impl View {
-    /// Puts something, or nothing, in place of what is at a range, and waits for the
-    /// accesses to that which began before.
+    /// Replaces the target of a range, or removes it, and waits for older accesses to the range.
     fn change(&self, span: Span, target: Option<Target>) {
         let mut state = self.state.lock();
         while let Some(step) = state.first_step(&span) {
@@ -211,7 +210,7 @@ impl View {
             Some(target) => state.ranges.insert(span.clone(), target),
             None => state.ranges.remove(span.clone()),
         }
-        // Nobody takes new pins on what was there; those there are end with a chunk.
+        // No thread can take a new pin on the old memory. The old pins are dropped after a chunk.
         let now = state.next;
         self.unpinned.wait_while(&mut state, |state| {
             state
@@ -223,7 +222,7 @@ impl View {
 }
 
 impl State {
-    /// The first part of a range, if there is more in it than one step takes away.
+    /// Returns the first part of a range, if the range has more in it than one step removes.
     fn first_step(&self, span: &Span) -> Option<Span> {
         let (rest, _) = self.ranges.overlapping(span).nth(STEP)?;
         Some(*span.start()..=rest.start() - 1)
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_with_permissions() {
+    fn access_without_permission_finds_no_memory() {
         let (memory, file) = memory();
         let again = || Some(file.try_clone().unwrap());
         memory
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_ram_is_left_out() {
+    fn mapping_of_a_foreign_file_or_bad_range_is_ignored() {
         let (memory, file) = memory();
         memory.map(0, 0x1000, 0, true, true, None).unwrap();
         let other = Ram::anonymous(0x1000).unwrap();
@@ -320,7 +319,7 @@ mod tests {
         memory.unmap(u64::MAX, u64::MAX);
     }
 
-    /// A map of pages that lie side by side, in RAM too, and so are one piece.
+    /// Returns a map of pages that lie side by side, also in RAM, and so are one piece.
     fn pages(count: u64) -> (GuestMemory, File) {
         let (memory, file) = memory();
         for page in 0..count {
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_piece_and_pins_no_longer_than_asked_for() {
+    fn adjacent_mappings_are_found_as_one_piece() {
         let (memory, _) = pages(3);
         let piece = |length| {
             let found = memory.find(PAGE - 1, length, Access::Write).unwrap();
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_address_space() {
+    fn last_page_of_the_address_space_can_be_mapped() {
         let (memory, file) = memory();
         let last = u64::MAX - (PAGE - 1);
         memory
@@ -367,12 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unmap_waits_for_accesses() {
+    fn unmap_waits_for_accesses_to_its_range() {
         let (memory, _) = pages(1);
         let found = memory.find(0, 1, Access::Read).unwrap();
         std::thread::scope(|scope| {
             let unmap = scope.spawn(|| memory.unmap(0, PAGE));
-            // It takes effect at once, but does not return.
+            // The unmap takes effect at once, but does not return.
             while memory.find(0, 1, Access::Read).is_some() {
                 std::thread::yield_now();
             }
@@ -382,9 +381,9 @@ mod tests {
         });
     }
 
-    /// Would hang if it did.
+    /// The test would hang if the unmap waited.
     #[test]
-    fn an_unmap_does_not_wait_for_accesses_elsewhere() {
+    fn unmap_does_not_wait_for_accesses_elsewhere() {
         let (memory, file) = pages(3);
         let found = memory.find(PAGE, PAGE, Access::Read).unwrap();
         memory.unmap(0, PAGE);
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmap_does_not_wait_for_what_is_mapped_after_it() {
+    fn unmap_does_not_wait_for_accesses_to_a_later_mapping() {
         let (memory, file) = pages(1);
         let found = memory.find(0, 1, Access::Read).unwrap();
         std::thread::scope(|scope| {
@@ -402,7 +401,7 @@ mod tests {
             while memory.find(0, 1, Access::Read).is_some() {
                 std::thread::yield_now();
             }
-            // This one waits for the access as well, but takes effect at once.
+            // The new map waits for the access as well, but takes effect at once.
             let remap = scope.spawn(|| map(&memory, &file, 0));
             let again = loop {
                 match memory.find(0, 1, Access::Read) {
@@ -417,9 +416,9 @@ mod tests {
         });
     }
 
-    /// Also for one that another change has already taken out of the map.
+    /// This holds also for a range that another change has already taken out of the map.
     #[test]
-    fn every_unmap_waits_for_accesses() {
+    fn overlapping_unmaps_all_wait_for_accesses() {
         let (memory, _) = pages(4);
         let found = memory.find(PAGE, PAGE, Access::Read).unwrap();
         let released = AtomicBool::new(false);
@@ -434,14 +433,14 @@ mod tests {
             while memory.find(PAGE, 1, Access::Read).is_some() {
                 std::thread::yield_now();
             }
-            // Relaxed is enough: the lock of the map orders the two.
+            // Relaxed is enough: the lock of the map orders the two accesses.
             released.store(true, Relaxed);
             drop(found);
         });
     }
 
     #[test]
-    fn more_than_one_step() {
+    fn large_unmap_removes_all_ranges_in_several_steps() {
         let (memory, file) = memory();
         let ranges = 2 * STEP as u64 + 1;
         let fill = || {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The MSI or MSI-X vectors of one function.
 //!
-//! QEMU hands over an event descriptor per vector and takes them all back for a moment
-//! whenever the guest enables one more. An interrupt raised while a vector has no
-//! descriptor is latched and fires when it gets one: none is ever lost.
+//! QEMU hands over an event descriptor per vector. Whenever the guest enables one more vector, QEMU
+//! takes all of them back for a moment. An interrupt raised while a vector has no descriptor is
+//! latched, and fires when the vector gets one: none is ever lost.
 //!
-//! Masking by the guest is QEMU's business; a masked vector keeps its descriptor.
+//! QEMU handles masking by the guest; a masked vector keeps its descriptor.
 
 use std::fs::File;
 use std::io::Error;
@@ -54,12 +54,12 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// `count` vectors of MSI-X that nobody listens to yet.
+    /// Creates `count` vectors of MSI-X without descriptors.
     pub fn msix(count: usize) -> Self {
         Self::new(VFIO_PCI_MSIX_IRQ_INDEX, count)
     }
 
-    /// The vector of MSI, that nobody listens to yet.
+    /// Creates the vector of MSI, without a descriptor.
     pub fn msi() -> Self {
         Self::new(VFIO_PCI_MSI_IRQ_INDEX, 1)
     }
@@ -71,18 +71,18 @@ impl Interrupts {
         }
     }
 
-    /// What VFIO calls them.
+    /// Returns the index of the vectors in VFIO.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// How many there are.
+    /// Returns the number of vectors.
     pub fn count(&self) -> usize {
         self.vectors.lock().len()
     }
 
-    /// Raises a vector, now or as soon as somebody listens. A vector that does not
-    /// exist is ignored, as a guest can ask for it.
+    /// Raises a vector, now or as soon as it has a descriptor. A vector that does not exist is
+    /// ignored, as a guest can ask for it.
     pub fn raise(&self, vector: usize) {
         if let Some(vector) = self.vectors.lock().get_mut(vector) {
             vector.raise();
@@ -96,7 +96,8 @@ impl Interrupts {
             return Ok(());
         }
         if count == 0 {
-            // All of them off. What is latched stays: they come back in a moment.
+            // QEMU switches all vectors off. Latched interrupts stay: the descriptors come back in
+            // a moment.
             vectors.iter_mut().for_each(|vector| vector.event = None);
             return Ok(());
         }
@@ -126,13 +127,13 @@ impl Interrupts {
         Ok(())
     }
 
-    /// Forgets what is latched: the function was reset.
+    /// Forgets latched interrupts, after a reset of the function.
     pub fn reset(&self) {
         let mut vectors = self.vectors.lock();
         vectors.iter_mut().for_each(|vector| vector.latched = false);
     }
 
-    /// Forgets everything: QEMU is gone.
+    /// Forgets everything, after QEMU has gone.
     pub fn clear(&self) {
         let mut vectors = self.vectors.lock();
         vectors
@@ -173,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_in_the_gap_fires_when_the_vector_returns() {
+    fn interrupt_raised_without_a_vector_fires_when_it_returns() {
         let interrupts = Interrupts::msix(2);
         let (ours, mut theirs) = event();
         interrupts.set(EVENTS, 1, 1, vec![ours]).unwrap();
         interrupts.raise(1);
         assert_eq!(count(&mut theirs), 1);
-        // All off, raised in between, and on again.
+        // All vectors are off, raised in between, and on again.
         interrupts
             .set(
                 VFIO_IRQ_SET_ACTION_TRIGGER | VFIO_IRQ_SET_DATA_NONE,
@@ -193,14 +194,14 @@ mod tests {
         let again = theirs.try_clone().unwrap();
         interrupts.set(EVENTS, 1, 1, vec![again]).unwrap();
         assert_eq!(count(&mut theirs), 1);
-        // Only once.
+        // The latched interrupt fires only once.
         let again = theirs.try_clone().unwrap();
         interrupts.set(EVENTS, 1, 1, vec![again]).unwrap();
         assert_eq!(count(&mut theirs), 0);
     }
 
     #[test]
-    fn a_run_without_events_takes_them_back() {
+    fn setting_vectors_without_events_removes_them() {
         let interrupts = Interrupts::msix(4);
         let (ours, mut theirs) = event();
         interrupts.set(EVENTS, 2, 1, vec![ours]).unwrap();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_forgets_what_is_latched() {
+    fn reset_clears_latched_interrupts() {
         let interrupts = Interrupts::msix(1);
         interrupts.raise(0);
         interrupts.reset();
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_vector_ranges_are_refused() {
         let interrupts = Interrupts::msix(2);
         assert!(interrupts.set(EVENTS, 1, 2, vec![]).is_err());
         assert!(interrupts.set(EVENTS, u32::MAX, u32::MAX, vec![]).is_err());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The emulator as a program: reads the configuration, serves until told to end.
+//! The emulator as a program: reads the configuration, and serves until it is told to end.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -42,25 +42,25 @@ windows      "aperture": window 0 traps, window 1 is mapped over all of the peer
              "mixed": the same, but window 1 of the downstream guest traps, too;
              {"trapped": {"size": S}}: both trap
 
-What links and DMA engines take on hardware, where it is to take as long (Documentation/link-model.rst):
+To make links and DMA engines take time as on hardware (Documentation/link-model.rst):
 
   { "directory": "/run/lab", "slowdown": 20,
     "guests": [ { ..., "engine": { "bandwidth": 4500000000, "descriptor_ns": 250 } }, ... ],
     "links": [ { ..., "model": { "bandwidth": 7235000000, "read_ns": 900 } } ] }
 
-model        of a link: bandwidth (bytes per second, each direction), posted_ns, read_ns,
-             register_read_ns, payload, request, outstanding; by default PCIe Gen 3, 8 lanes: {}
-engine       of each of a guest's DMA functions: bandwidth, descriptor_ns; {} has defaults, too
-slowdown     all of that takes so many times as long, as guests do that are emulated
+model        the model of a link: bandwidth (bytes per second, each direction), posted_ns, read_ns,
+             register_read_ns, payload, request, outstanding; {} is PCIe Gen 3 with 8 lanes
+engine       the model of each DMA function of a guest: bandwidth, descriptor_ns; {} has defaults
+slowdown     the factor by which models are slower than hardware, as emulated guests are slower
 
-Writes across links that are seen late, and out of order where PCI Express allows it; not together
+To make writes across links arrive late, and out of order where PCI Express allows it; not together
 with a model (Documentation/pcie-order.rst):
 
   { "directory": "/run/lab", "weak_order": { "seed": 7, "engines": "switch" }, ... }
 
-seed         what is held for how long follows from it
-engines      "switch": reads by a processor do not push what they have written; "root": they do,
-             for which all windows have to trap
+seed         decides which writes are held, and for how long
+engines      "switch": reads by a CPU do not push writes of engines; "root": reads by a CPU push
+             them, for which all windows must trap
 
 Each function gets a vfio-user socket in the directory: guest-G-ntb-N.sock, guest-G-dma-N.sock.
 Start QEMU, after "ready" has been printed, with
@@ -77,11 +77,11 @@ Control and counters, one JSON value per line on the socket emulator.sock:
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLE)]
 struct Arguments {
-    /// What to emulate (JSON)
+    /// The guests and links to emulate (JSON)
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
-    /// End when standard input does: with the program that started this one
+    /// Exit at the end of standard input, so when the program that started this one exits
     #[arg(long)]
     until_eof: bool,
 
@@ -104,9 +104,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    // Of all threads that are started below. Without it all works, only later.
+    // For all threads that are started below. Without the priority all works, only later.
     if let Err(error) = priority::raise() {
-        log::warn!("devices do not come before processors: {error}");
+        log::warn!("threads of devices have no priority over guests' CPUs: {error}");
     }
     let (sender, events) = channel();
     report_panics(&sender);
@@ -118,7 +118,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     println!("ready");
     std::io::stdout().flush().context("cannot say ready")?;
-    let event = events.recv().context("nobody is left to wait for")?;
+    let event = events
+        .recv()
+        .context("all threads of the emulator have ended")?;
     drop(emulator);
     match event {
         Event::Shutdown => Ok(()),
@@ -126,14 +128,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// A thread that panics takes the process with it, in order.
+/// Makes a panic of any thread end the process in order.
 fn report_panics(events: &Sender<Event>) {
     let events = events.clone();
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
         let error = anyhow!("internal error: {panic}");
-        // If nobody listens any more, the process is about to end.
+        // If the receiver is gone, the process is about to end.
         let _ = events.send(Event::Failed(error));
     }));
 }
@@ -145,7 +147,7 @@ fn end_on_signals(events: &Sender<Event>) -> Result<()> {
         .name("signals".to_owned())
         .spawn(move || {
             for _ in signals.forever() {
-                // If nobody listens any more, the process is about to end.
+                // If the receiver is gone, the process is about to end.
                 let _ = events.send(Event::Shutdown);
             }
         })
@@ -158,7 +160,7 @@ fn end_on_eof(events: &Sender<Event>) -> Result<()> {
     thread::Builder::new()
         .name("standard input".to_owned())
         .spawn(move || {
-            // An error means as well that nobody is there any more.
+            // An error also means that the starter is gone.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             let _ = events.send(Event::Shutdown);
         })

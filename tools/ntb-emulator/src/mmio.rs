@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Accesses of any size and alignment to a block of registers.
 //!
-//! A guest may read a 64-bit register in two halves or two 16-bit registers at once.
-//! This splits every access into accesses of single registers, so a register model
-//! only says where its registers are and what each of them does. What lies between
-//! registers reads as zero and ignores writes.
+//! A guest may read a 64-bit register in two halves, or two 16-bit registers at once. This module
+//! splits every access into accesses of single registers. So a register model only says where its
+//! registers are and what each of them does. The space between registers reads as zero and ignores
+//! writes.
 
-/// Where a register is.
+/// The place of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located<R> {
-    /// Which register.
+    /// The register.
     pub register: R,
     /// The offset of its first byte.
     pub start: u64,
-    /// Its size in bytes, 1 to 8.
+    /// The size in bytes, 1 to 8.
     pub width: usize,
 }
 
 /// A block of registers.
 pub trait RegisterBlock {
-    /// Names a register.
+    /// The type that names a register.
     type Register: Copy;
 
-    /// The register that holds the byte at `offset`.
+    /// Returns the register that holds the byte at `offset`.
     fn locate(&self, offset: u64) -> Option<Located<Self::Register>>;
 
-    /// The value of a register.
+    /// Returns the value of a register.
     fn read(&mut self, register: Self::Register) -> u64;
 
-    /// Writes a register. `mask` has the bits set that the access covers; `value` is
-    /// zero outside of them.
+    /// Writes a register. `mask` has the bits set that the access covers; all other bits of `value`
+    /// are zero.
     fn write(&mut self, register: Self::Register, value: u64, mask: u64);
 }
 
-/// Combines a partial write with the value a plain register had before.
+/// Combines a partial write with the former value of a plain register.
 pub fn merge(old: u64, value: u64, mask: u64) -> u64 {
     (old & !mask) | (value & mask)
 }
@@ -79,7 +79,7 @@ pub fn write<B: RegisterBlock>(block: &mut B, offset: u64, data: &[u8]) {
     );
 }
 
-/// Calls `visit(block, position in the access, register, first byte of it, bytes)` for
+/// Calls `visit(block, position in the access, register, first byte of the register, bytes)` for
 /// each register touched, and for each byte that belongs to none.
 fn walk<B: RegisterBlock>(
     block: &mut B,
@@ -112,7 +112,7 @@ fn walk<B: RegisterBlock>(
 mod tests {
     use super::*;
 
-    /// A 64-bit register at 0, two 16-bit ones at 8 and 10, and a hole behind them.
+    /// A 64-bit register at 0, two 16-bit registers at 8 and 10, and a hole behind them.
     #[derive(Default)]
     struct Block {
         values: [u64; 3],
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_and_neighbours() {
+    fn partial_accesses_reach_adjacent_registers() {
         let mut block = Block::default();
         write(&mut block, 0, &0x1122_3344u32.to_le_bytes());
         write(&mut block, 4, &0x5566_7788u32.to_le_bytes());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_address_space_is_no_panic() {
+    fn access_at_the_end_of_the_address_space_does_not_panic() {
         let mut data = [0xff; 4];
         read(&mut Block::default(), u64::MAX, &mut data);
         assert_eq!(data, [0; 4]);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The configuration space of one PCIe function.
 //!
-//! Holds identity, 64-bit memory BARs, an MSI or MSI-X and a PCIe capability. QEMU keeps its
-//! own copy of BARs and of the state of interrupts for the guest, but forwards every write,
-//! so this copy knows where the guest has put the BARs: address resolution relies on it.
+//! It holds identity, 64-bit memory BARs, an MSI or MSI-X capability and a PCIe capability. QEMU
+//! keeps its own copy of BARs and of the state of interrupts for the guest, but forwards every
+//! write. So this copy knows where the guest has put the BARs, and address resolution relies on it.
 //!
-//! The MSI-X table and pending bits themselves are QEMU's and never arrive here.
+//! QEMU handles the MSI-X table and the pending bits; accesses to them never arrive here.
 
 /// The size of the extended configuration space.
 pub const CONFIG_SIZE: usize = 4096;
@@ -20,15 +20,15 @@ const CAPABILITY_POINTER: usize = 0x34;
 /// A 64-bit memory BAR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bar {
-    /// Its number; it takes the next one as well.
+    /// The number; a BAR takes the next number as well.
     pub index: usize,
-    /// Its size, a power of two.
+    /// The size, a power of two.
     pub size: u64,
     /// Whether reads have no side effects.
     pub prefetchable: bool,
 }
 
-/// How a function interrupts.
+/// The way in which a function interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signalling {
     /// By MSI: one vector.
@@ -37,14 +37,14 @@ pub enum Signalling {
     Msix {
         /// The number of vectors.
         vectors: u16,
-        /// Where in BAR 0 the table is.
+        /// The offset of the table in BAR 0.
         table: u32,
-        /// Where in BAR 0 the pending bits are.
+        /// The offset of the pending bits in BAR 0.
         pending: u32,
     },
 }
 
-/// Where in configuration space the capabilities are, in the order of the list.
+/// The offsets of the capabilities in configuration space, in the order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// MSI or MSI-X.
@@ -62,7 +62,7 @@ impl Default for Capabilities {
     }
 }
 
-/// What a function is.
+/// The identity of a function.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The vendor.
@@ -75,9 +75,9 @@ pub struct Identity {
     pub revision: u8,
     /// The BARs.
     pub bars: Vec<Bar>,
-    /// How it interrupts.
+    /// The way in which the function interrupts.
     pub signalling: Signalling,
-    /// Where its capabilities are.
+    /// The offsets of its capabilities.
     pub capabilities: Capabilities,
 }
 
@@ -91,7 +91,7 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// The configuration space of a function after reset.
+    /// Returns the configuration space of a function after reset.
     pub fn new(identity: &Identity) -> Self {
         let mut space = Self {
             bytes: Box::new([0; CONFIG_SIZE]),
@@ -150,7 +150,7 @@ impl ConfigSpace {
                 self.set(at + 2, &(vectors - 1).to_le_bytes());
                 // Function mask and enable.
                 self.allow(at + 2, &0xc000u16.to_le_bytes());
-                // Both in BAR 0.
+                // The table and the pending bits are in BAR 0.
                 self.set(at + 4, &table.to_le_bytes());
                 self.set(at + 8, &pending.to_le_bytes());
             }
@@ -176,7 +176,7 @@ impl ConfigSpace {
         self.bytes[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    /// Sets bytes that reset is to restore.
+    /// Sets bytes that a reset restores.
     pub fn set_initial(&mut self, offset: usize, data: &[u8]) {
         self.set(offset, data);
         self.initial[offset..offset + data.len()].copy_from_slice(data);
@@ -186,14 +186,14 @@ impl ConfigSpace {
         self.writable[offset..offset + mask.len()].copy_from_slice(mask);
     }
 
-    /// Reads what the guest sees; all ones beyond the end.
+    /// Reads bytes as the guest sees them; all ones beyond the end.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
         for (at, byte) in data.iter_mut().enumerate() {
             *byte = index(offset, at).map_or(0xff, |i| self.bytes[i]);
         }
     }
 
-    /// A write of the guest.
+    /// Writes bytes on behalf of the guest.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (at, byte) in data.iter().enumerate() {
             if let Some(i) = index(offset, at) {
@@ -203,17 +203,17 @@ impl ConfigSpace {
         }
     }
 
-    /// Back to the state after power-on.
+    /// Returns to the state after power-on.
     pub fn reset(&mut self) {
         self.bytes.copy_from_slice(&self.initial[..]);
     }
 
-    /// Whether the function may access memory.
+    /// Returns whether the function may access memory.
     pub fn is_master(&self) -> bool {
         self.bytes[COMMAND] & COMMAND_MASTER != 0
     }
 
-    /// The address in a BAR, whether or not it is decoded.
+    /// Returns the address in a BAR, whether or not the BAR is decoded.
     pub fn bar_base(&self, bar: usize) -> u64 {
         let at = BARS + 4 * bar;
         let mut raw = [0; 8];
@@ -223,7 +223,7 @@ impl ConfigSpace {
         u64::from_le_bytes(raw) & !0xf
     }
 
-    /// The BAR that decodes an address, and the offset into it.
+    /// Returns the BAR that decodes an address, and the offset into it.
     pub fn decode(&self, address: u64) -> Option<(Bar, u64)> {
         if self.bytes[COMMAND] & COMMAND_MEMORY == 0 {
             return None;
@@ -231,7 +231,7 @@ impl ConfigSpace {
         self.bars.iter().find_map(|bar| {
             let base = self.bar_base(bar.index);
             let offset = address.checked_sub(base)?;
-            // A BAR at zero is one that nobody has placed yet.
+            // A BAR at zero has not been placed yet.
             (base != 0 && offset < bar.size).then_some((*bar, offset))
         })
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_and_capabilities() {
+    fn configuration_space_lists_identity_and_capabilities() {
         let space = space();
         assert_eq!(dword(&space, 0), 0x0db4_8086);
         assert_eq!(dword(&space, 8), 0x0680_0001);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_bytes_stay() {
+    fn read_only_bytes_ignore_writes() {
         let mut space = space();
         space.write(0, &[0; 64]);
         assert_eq!(dword(&space, 0), 0x0db4_8086);

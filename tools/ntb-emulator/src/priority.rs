@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Devices come before processors.
+//! Priority of the emulated devices over CPUs.
 //!
-//! On real machines neither a bridge nor an engine takes a processor from a node. Here they share those of one machine with
-//! nodes that look for their ends, and would wait for a slice of those each time that they have something to do: copies by
-//! two engines, one after the other, then take a third longer. So the threads of this process are scheduled in slices that are
-//! shorter than those of others, whom they preempt when they wake up, and with a larger share.
+//! On a real machine a bridge or an engine takes no CPU from a node. Here the devices share the
+//! CPUs of one machine with nodes that poll for completion. At each step a device would wait for
+//! its slice of a CPU: two copies by engines, one after the other, then take a third longer. So the
+//! threads of this process are scheduled in shorter slices and with a larger share than others.
+//! When they wake up, they preempt others.
 
 use std::io;
 
-/// Of at most 0.1 ms, the least that the kernel gives.
+/// Slices of at most 0.1 ms, the least that the kernel gives.
 const SLICE_NS: u64 = 100_000;
 
-/// As `nice -n -10`.
+/// The same as `nice -n -10`.
 const NICE: i32 = -10;
 
-/// Has the calling thread, and those that it starts from now on, run before those of other programs. An error if that is
-/// more than this user may; older kernels know no slices, and take no notice of them.
+/// Makes the calling thread, and threads that it starts from now on, run before those of other
+/// programs. Returns an error if the user may not do that. Older kernels ignore the slices.
 pub fn raise() -> io::Result<()> {
     // SAFETY: all fields are integers.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What somebody finds who has one end of a bridge in his hands, and means no good.
+//! An attack on the other guest's memory through one end of a bridge.
 //!
-//! A raid goes through every window of an end, page by page, and reads what is there: all of the other
-//! guest's memory that the other guest's kernel has let the bridge reach at this moment. It looks for two
-//! marks, 16 bytes each, at the beginning of a page: one that says that the page may be seen, and one that says
-//! that it must not. If asked to it also writes: to pages that may be seen, or to all that there are.
+//! A raid goes through every window of an end, page by page, and reads all memory of the other
+//! guest that the guest's kernel lets the bridge reach at this moment. It looks for two marks of 16
+//! bytes at the beginning of a page: one says that the page may be seen, the other that it must not
+//! be seen. On request a raid also writes: to pages that may be seen, or to all pages.
 //!
-//! What is found is counted, nothing is judged: that is the test's.
+//! A raid counts what it finds. The test judges the result.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -16,46 +16,46 @@ use crate::guest_memory::Access;
 use crate::ntb::port::Port;
 use crate::ntb::window::Reach;
 
-/// What marks a page.
+/// Size of a mark.
 pub const MARK: usize = 16;
 
-/// At the beginning of a page that may be seen.
+/// Mark at the beginning of a page that may be seen.
 pub const PUBLIC: &[u8; MARK] = b"scif: may be see";
-/// At the beginning of a page that must not be.
+/// Mark at the beginning of a page that must not be seen.
 pub const SECRET: &[u8; MARK] = b"scif: a secret!!";
 
-/// Where a raid writes.
+/// The pages that a raid writes to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writes {
-    /// Nowhere.
+    /// No page.
     #[default]
     Nothing,
-    /// To pages that may be seen, behind the mark.
+    /// Pages that may be seen, behind the mark.
     Public,
-    /// To all that can be written to, everywhere.
+    /// All pages that can be written to, at every place.
     Everything,
 }
 
-/// What raids have found.
+/// The result of raids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loot {
     /// Pages of windows that were tried.
     pub tried: u64,
     /// Pages that could be read.
     pub read: u64,
-    /// Pages that could be written to, of those where that was tried.
+    /// Pages that could be written to, of the pages where the raid tried.
     pub written: u64,
-    /// Pages where that was tried, and could not be.
+    /// Pages where the raid tried to write, and could not.
     pub refused: u64,
     /// Pages that may be seen.
     pub public: u64,
-    /// Pages that must not be.
+    /// Pages that must not be seen.
     pub secret: u64,
 }
 
 impl Loot {
-    /// What both have found.
+    /// Returns the sum of both results.
     pub fn plus(self, other: Self) -> Self {
         Self {
             tried: self.tried + other.tried,
@@ -68,7 +68,7 @@ impl Loot {
     }
 }
 
-/// What is written: not a mark.
+/// The bytes that a raid writes, which are no mark.
 const SCRAWL: [u8; MARK] = *b"scif: I was here";
 
 /// Goes once through all windows of an end.
@@ -98,7 +98,7 @@ pub fn raid(port: &Port, writes: Writes) -> Loot {
     loot
 }
 
-/// The first bytes of a page.
+/// Returns the first bytes of a page.
 fn look(port: &Port, window: usize, offset: u64) -> Option<[u8; MARK]> {
     let mut mark = [0; MARK];
     match port.reach(window, offset, MARK as u64, Access::Read) {
@@ -140,7 +140,7 @@ mod tests {
     const SIZE: u64 = 0x1_0000;
 
     #[test]
-    fn it_finds_what_is_mapped_and_nothing_else() {
+    fn raid_finds_exactly_the_mapped_memory() {
         let rams = [1 << 20; 2].map(|size| Arc::new(Ram::anonymous(size).unwrap()));
         let view = |guest: usize| Arc::new(GuestMemory::new(Arc::clone(&rams[guest])));
         let entry = Entry {
@@ -178,7 +178,7 @@ mod tests {
         let mut scrawled = [0; MARK];
         rams[1].read(0x3010, &mut scrawled).unwrap();
         assert_eq!(scrawled, SCRAWL);
-        // One that must not be seen.
+        // A page that must not be seen.
         memory
             .map(IOVA + 0x8000, 0x1000, 0x5000, true, true, file())
             .unwrap();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The RAM of one guest: a file that QEMU, the peers' windows and this process share.
 //!
-//! The file is mapped once, whole, for as long as the process lives, and keeps its
-//! size: whatever becomes of a guest, its RAM stays valid memory here. All accesses are
-//! checked against that size. The guests change the contents at any time, so nothing
-//! here ever forms a Rust reference to them; naturally aligned accesses of up to 8
-//! bytes are single and ordered, longer ones are plain copies.
+//! The file is mapped once as a whole for the life of the process, and keeps its size. So whatever
+//! happens to a guest, its RAM stays valid memory here. All accesses are checked against that size.
+//! The guests change the contents at any time, so no Rust reference to them is ever formed.
+//! Naturally aligned accesses of up to 8 bytes are single and ordered, longer ones are plain
+//! copies.
 //!
-//! Which part of the RAM a device may access is not decided here, see
-//! [`crate::guest_memory`].
+//! [`crate::guest_memory`] decides which part of the RAM a device may access.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -42,19 +41,19 @@ pub struct Ram {
     identity: (u64, u64),
 }
 
-// SAFETY: the mapping lives until the drop, and the memory is accessed through raw
-// pointers and atomics only.
+// SAFETY: the mapping lives until the drop, and the memory is accessed through raw pointers and
+// atomics only.
 unsafe impl Send for Ram {}
-// SAFETY: as above; concurrent access is what shared memory is for.
+// SAFETY: as for `Send`; concurrent access is what shared memory is for.
 unsafe impl Sync for Ram {}
 
-/// An access beyond the end of the RAM.
+/// The error of an access beyond the end of the RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfRange;
 
 impl Ram {
-    /// Opens the file, or creates it filled with zeros. An existing file keeps its
-    /// contents, and has to have the right size.
+    /// Opens the file, or creates it filled with zeros. An existing file keeps its contents, and
+    /// must have the right size.
     pub fn open(path: &Path, size: u64) -> Result<Self> {
         let name = path.display();
         let file = OpenOptions::new()
@@ -80,7 +79,7 @@ impl Ram {
         Self::map(file, size).with_context(|| format!("cannot map the RAM file {name}"))
     }
 
-    /// RAM without a name, for tests.
+    /// Creates RAM without a file name, for tests.
     pub fn anonymous(size: u64) -> Result<Self> {
         let fd = rustix::fs::memfd_create("ram", MemfdFlags::CLOEXEC)
             .context("cannot create anonymous RAM")?;
@@ -90,7 +89,7 @@ impl Ram {
         Self::map(file, size)
     }
 
-    /// Another descriptor of it, such as QEMU sends with a range of memory.
+    /// Returns another descriptor of the RAM, such as QEMU sends with a range of memory.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -118,12 +117,12 @@ impl Ram {
         })
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether a descriptor refers to this RAM.
+    /// Returns whether a descriptor refers to this RAM.
     pub fn is_same(&self, file: &File) -> io::Result<bool> {
         let metadata = file.metadata()?;
         Ok((metadata.dev(), metadata.ino()) == self.identity)
@@ -184,7 +183,7 @@ impl Ram {
         Ok(())
     }
 
-    /// The address of a range that has been checked.
+    /// Returns the address of a range, if the range is inside.
     fn at(&self, offset: u64, length: u64) -> Result<*mut u8, OutOfRange> {
         match offset.checked_add(length) {
             // SAFETY: not beyond the end of the mapping.
@@ -210,10 +209,10 @@ impl Drop for Ram {
     }
 }
 
-/// Reserves the space, as a full disk would otherwise kill whoever writes first.
+/// Reserves the space: on a full disk a later write to the mapping would kill the writer.
 fn reserve(file: &File, size: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
-        // Some file systems cannot; they keep their risk.
+        // Some file systems can't reserve space, and the risk stays.
         Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
         result => Ok(result?),
     }
@@ -255,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_created_reused_and_checked() {
+    fn ram_file_is_reused_and_its_size_checked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ram");
         let ram = Ram::open(&path, 0x4000).unwrap();
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_copies_within_one_ram() {
+    fn overlapping_copy_within_one_ram_is_correct() {
         let ram = Ram::anonymous(0x1000).unwrap();
         ram.write(0, b"abcdefghijkl").unwrap();
         Ram::copy(&ram, 0, &ram, 3, 12).unwrap();
@@ -284,7 +283,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_beyond_the_end(offset in any::<u64>(), other in 0u64..0x3000, length in 0u64..0x3000) {
+        fn access_beyond_the_end_of_ram_fails(
+            offset in any::<u64>(),
+            other in 0u64..0x3000,
+            length in 0u64..0x3000,
+        ) {
             let ram = Ram::anonymous(0x2000).unwrap();
             let fits = |at: u64| at.checked_add(length).is_some_and(|end| end <= 0x2000);
             let mut data = vec![0; length as usize];
@@ -297,7 +300,11 @@ mod tests {
         }
 
         #[test]
-        fn copies_what_was_there(offset in 0u64..64, to in 0u64..64, contents in prop::collection::vec(any::<u8>(), 0..256)) {
+        fn copy_between_rams_keeps_the_bytes(
+            offset in 0u64..64,
+            to in 0u64..64,
+            contents in prop::collection::vec(any::<u8>(), 0..256),
+        ) {
             let one = Ram::anonymous(0x1000).unwrap();
             let two = Ram::anonymous(0x1000).unwrap();
             one.write(offset, &contents).unwrap();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Serves one PCI function to QEMU over vfio-user.
 //!
-//! A function is served on one socket to one QEMU at a time, on one thread: what a guest
-//! writes to a function takes effect in the order of the writes. When QEMU goes away, for
-//! whatever reason, the function is told and the next QEMU is awaited.
+//! A function is served on one socket to one QEMU at a time, on one thread. So the writes of a
+//! guest to a function take effect in order. When QEMU goes away, for whatever reason, the function
+//! is told, and the next QEMU is awaited.
 //!
-//! The vfio_user crate tells the client of no error but "invalid input", so an access
-//! that makes no sense is answered with all ones instead.
+//! The vfio_user crate can return no error but "invalid input" to the client. So an access that
+//! makes no sense is answered with all ones instead.
 
 use std::fs::File;
 use std::io::Error;
@@ -34,46 +34,46 @@ use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
 use crate::pci::CONFIG_SIZE;
 
-/// The most an access may move; QEMU's are up to 8 bytes, its reads of the whole
+/// Largest size of an access. Those of QEMU have up to 8 bytes, its reads of the whole
 /// configuration space up to 4 KiB.
 const MAX_ACCESS: usize = 64 << 10;
 
-/// A BAR that QEMU is told of.
+/// A BAR, as QEMU is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Its number.
+    /// The number.
     pub bar: usize,
-    /// Its size.
+    /// The size.
     pub size: u64,
-    /// The file its first part is mapped from, if it does not trap.
+    /// The file that its first part is mapped from, unless all of it traps.
     pub mapped: Option<Mapped>,
 }
 
 /// The part of a BAR that guests access without trapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped {
-    /// The file; has to stay open as long as the function is served.
+    /// The file. It must stay open as long as the function is served.
     pub file: RawFd,
-    /// Where in the file the BAR begins.
+    /// The offset of the BAR in the file.
     pub offset: u64,
-    /// How much of the BAR there is in the file. The rest traps.
+    /// The size of the part in the file. The rest of the BAR traps.
     pub length: u64,
 }
 
 /// A PCI function.
 ///
-/// All methods may be called on any thread, except that accesses and the life-cycle
-/// ones come from the thread that serves it.
+/// All methods may be called on any thread, except for accesses and the life-cycle methods: the
+/// thread that serves the function calls them.
 pub trait Function: Send + Sync {
-    /// What to call it in messages.
+    /// Returns the name for messages.
     fn name(&self) -> &str;
-    /// Its BARs.
+    /// Returns the BARs.
     fn layout(&self) -> Vec<Layout>;
-    /// What it reaches of its guest's RAM.
+    /// Returns the part of its guest's RAM that the function reaches.
     fn memory(&self) -> &GuestMemory;
-    /// Its vectors.
+    /// Returns the vectors.
     fn interrupts(&self) -> &Interrupts;
-    /// Its counters.
+    /// Returns the counters.
     fn counters(&self) -> &Arc<Counters>;
     /// Reads configuration space.
     fn config_read(&self, offset: u64, data: &mut [u8]);
@@ -83,11 +83,11 @@ pub trait Function: Send + Sync {
     fn bar_read(&self, bar: usize, offset: u64, data: &mut [u8]);
     /// Writes a BAR; the range is inside it.
     fn bar_write(&self, bar: usize, offset: u64, data: &[u8]);
-    /// QEMU is there.
+    /// Handles the connection of QEMU.
     fn connected(&self);
-    /// The guest was reset.
+    /// Handles a reset of the guest.
     fn reset(&self);
-    /// QEMU is gone.
+    /// Handles the end of QEMU.
     fn disconnected(&self);
 }
 
@@ -104,8 +104,8 @@ struct Backend {
 }
 
 impl Served {
-    /// Binds the socket: from now on QEMU can connect. `connected` tells everybody else
-    /// whether one is.
+    /// Binds the socket: from now on QEMU can connect. `connected` tells other threads whether a
+    /// QEMU is connected.
     pub fn bind(
         path: &Path,
         function: Arc<dyn Function>,
@@ -125,7 +125,7 @@ impl Served {
         })
     }
 
-    /// Serves for ever. Returns only if that has become impossible.
+    /// Serves for ever. Returns only if serving has become impossible.
     pub fn run(mut self) -> anyhow::Error {
         loop {
             let result = self.server.run(&mut self.backend);
@@ -148,7 +148,7 @@ impl Served {
 }
 
 impl Backend {
-    /// The first thing QEMU does tells that it is there.
+    /// Notes that QEMU is there; QEMU's first request calls this.
     fn connect(&mut self) {
         if !self.connected.swap(true, Relaxed) {
             log::info!("{}: QEMU has connected", self.function.name());
@@ -156,7 +156,8 @@ impl Backend {
         }
     }
 
-    /// Who sees it disconnected may rely on it being quiet.
+    /// Notes that QEMU is gone. A thread that reads `connected` as false may rely on the function
+    /// being quiet.
     fn disconnect(&mut self) {
         if self.connected.load(Relaxed) {
             self.function.disconnected();
@@ -164,7 +165,7 @@ impl Backend {
         }
     }
 
-    /// The BAR an access is to, if it is inside one.
+    /// Returns the BAR of an access, if the access is inside one.
     fn bar(&self, region: u32, offset: u64, length: usize) -> Option<usize> {
         let layout = self
             .bars
@@ -174,7 +175,7 @@ impl Backend {
         (end <= layout.size).then_some(layout.bar)
     }
 
-    /// Passes a result on; an error goes to the log as well.
+    /// Passes a result on, and writes an error to the log.
     fn report(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| log::warn!("{}: {error}", self.function.name()))
     }
@@ -257,7 +258,7 @@ impl ServerBackend for Backend {
     ) -> Result<()> {
         self.connect();
         if index != self.function.interrupts().index() {
-            // QEMU switches off what a function does not have.
+            // QEMU also switches off interrupts that a function does not have.
             return if count == 0 {
                 Ok(())
             } else {
@@ -309,7 +310,8 @@ fn regions(bars: &[Layout]) -> Vec<ServerRegion> {
         .collect()
 }
 
-/// Leaving NORESIZE out lets QEMU set single vectors instead of all of them each time.
+/// Returns the interrupts. Without NORESIZE QEMU can set single vectors instead of all of them each
+/// time.
 fn irqs(interrupts: &Interrupts) -> Vec<IrqInfo> {
     (0..vfio::VFIO_PCI_NUM_IRQS)
         .map(|index| {

@@ -2,8 +2,8 @@
 //! The map of a device's memory, as a guest behind a virtual IOMMU uses it: from several
 //! threads at the same time, and with very many ranges.
 //!
-//! What the map says is tested where it is, in `src/guest_memory.rs`, and against a model
-//! in `tests/guest_memory_model.rs`.
+//! The map's answers are tested in `src/guest_memory.rs`, and against a model in
+//! `tests/guest_memory_model.rs`.
 
 mod device;
 
@@ -24,27 +24,27 @@ use ntb_emulator::ram::Ram;
 use rustix::time::ClockId;
 
 impl Random {
-    /// Some pages of those.
+    /// Returns some of these pages.
     fn pages(&mut self, of: &Range<u64>) -> Range<u64> {
         let first = of.start + self.below(of.end - of.start);
         first..first + 1 + self.below(of.end - first)
     }
 }
 
-/// What threads that change the map and threads that access memory know of each other.
+/// The state that threads that change the map share with threads that access memory.
 struct Shared {
     device: Device,
-    /// For each page whether it may be accessed: set before it is mapped, cleared after
-    /// it was unmapped.
+    /// For each page whether it may be accessed: set before the page is mapped, cleared after it
+    /// was unmapped.
     allowed: [AtomicBool; PAGES as usize],
-    /// How many accesses there were to what must not be accessed any more.
+    /// Number of accesses to memory that must not be accessed any more.
     wrong: AtomicU64,
-    /// How many threads have not had their accesses yet.
+    /// Number of threads that have not made all their accesses yet.
     accessing: AtomicUsize,
 }
 
-/// Half of them for each of two threads. They lie side by side, so that what one thread
-/// maps is joined with what the other one has mapped, and is cut off again.
+/// Number of pages; each of two threads has half of them. The pages lie side by side, so the ranges
+/// of one thread are joined with those of the other, and are cut off again.
 const PAGES: u64 = 16;
 
 impl Shared {
@@ -96,9 +96,9 @@ impl Shared {
     }
 }
 
-/// Goes on until everybody has had enough accesses, however the threads are scheduled.
+/// Runs until every thread has made enough accesses, however the threads are scheduled.
 #[test]
-fn nothing_accesses_what_was_unmapped() {
+fn unmapped_memory_is_never_accessed() {
     let shared = Shared {
         device: Device::new(2 * PAGES * PAGE),
         allowed: [const { AtomicBool::new(false) }; PAGES as usize],
@@ -116,7 +116,7 @@ fn nothing_accesses_what_was_unmapped() {
     assert_eq!(shared.wrong.into_inner(), 0);
 }
 
-/// What some work has cost.
+/// The cost of some work.
 struct Cost {
     bytes_allocated: u64,
     time: Duration,
@@ -124,8 +124,8 @@ struct Cost {
 
 const CHANGES: u64 = 1_000;
 
-/// Fills a map, and measures what it costs to take ranges away, look for them, and bring
-/// them back, all over the map.
+/// Fills a map, and measures the cost of removing ranges, searching them, and bringing them back,
+/// all over the map.
 fn cost_of_changes(ranges: u64) -> Cost {
     let device = Device::with_ranges(ranges);
     let mut random = Random(1);
@@ -143,7 +143,7 @@ fn cost_of_changes(ranges: u64) -> Cost {
         }
     };
     let bytes_allocated = allocation_counter::measure(&mut round).bytes_total;
-    // The best of some, and only the time that this thread really had.
+    // The best of several runs, counting only the time in which this thread really ran.
     let time = (0..10).map(|_| time_of(&mut round)).min().unwrap();
     Cost {
         bytes_allocated,
@@ -161,11 +161,11 @@ fn time_of(work: impl FnOnce()) -> Duration {
     now() - begin
 }
 
-/// A map of 100,000 ranges that was copied for a change, or walked through, would cost 100
-/// times what one of 1,000 does. A copy shows in the bytes, which are the same in each run;
-/// a walk shows in the time only, which is not, so the limit of that is a wide one.
+/// If the map were copied or walked through for a change, a map of 100,000 ranges would cost 100
+/// times as much as one of 1,000. A copy shows in the allocated bytes, which are the same in each
+/// run. A walk shows only in the time, which differs between runs, so its limit is wide.
 #[test]
-fn the_cost_of_a_change_hardly_grows_with_the_map() {
+fn cost_of_a_map_change_hardly_grows_with_the_map_size() {
     let small = cost_of_changes(1_000);
     let big = cost_of_changes(100_000);
     for cost in [&small, &big] {

@@ -12,10 +12,10 @@ use ntb_emulator::ram::Ram;
 use proptest::prelude::*;
 
 const RAM: u64 = 0x1000;
-/// How far addresses and sizes go.
+/// Bound of addresses and sizes.
 const SMALL: u64 = 64;
 
-/// What can happen to a map.
+/// An event of a map.
 #[derive(Debug, Clone)]
 enum Event {
     Map {
@@ -40,7 +40,7 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Event> {
     let access = prop_oneof![Just(Access::Read), Just(Access::Write)];
-    // Offsets often equal to addresses, so that there is something to be joined.
+    // Offsets are often equal to addresses, so that ranges can be joined.
     let offset = |address| prop_oneof![Just(address), 0..SMALL];
     let map = (0..SMALL, 1..SMALL / 4, any::<bool>(), any::<bool>()).prop_flat_map(
         move |(address, size, readable, writable)| {
@@ -63,10 +63,10 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What one byte of the map has to be.
+/// The expected state of one byte of the map.
 type Byte = Option<(u64, bool, bool)>;
 
-/// What a find has to find, byte by byte.
+/// Returns the expected result of a find, byte by byte.
 fn expected(model: &[Byte], address: u64, length: u64, access: Access) -> Option<(u64, u64)> {
     let first = model[address as usize]?;
     let allowed = match access {
@@ -92,11 +92,11 @@ fn overlap(one: &RangeInclusive<u64>, other: &RangeInclusive<u64>) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Against a model that keeps one entry per byte. Accesses go on across changes
-    /// elsewhere, and end before the changes that have to wait for them: a change
-    /// that waited for more than that would hang.
+    /// Compares with a model that keeps one entry per byte. Accesses go on across changes
+    /// elsewhere, and end before the changes that must wait for them. A change that waited for more
+    /// would hang.
     #[test]
-    fn behaves_like_a_byte_map(events in prop::collection::vec(events(), 1..64)) {
+    fn guest_memory_agrees_with_a_byte_map(events in prop::collection::vec(events(), 1..64)) {
         let ram = Arc::new(Ram::anonymous(RAM).unwrap());
         let memory = GuestMemory::new(Arc::clone(&ram));
         let mut model = [None; 2 * SMALL as usize];
@@ -142,7 +142,7 @@ proptest! {
             }
         }
         drop(pins);
-        // Would hang if one were left.
+        // The clear would hang if a pin were left.
         memory.clear();
     }
 }

@@ -9,23 +9,39 @@ use plotters::prelude::*;
 
 use crate::results::Results;
 
-/// Of a chart.
+/// The size of a chart.
 const SIZE: (u32, u32) = (900, 520);
+
+/// The size of all text below the title. Pages show charts slightly smaller than drawn.
+const TEXT: u32 = 16;
+
+/// The colours of lines, all of which stand out from white.
+const COLOURS: [RGBColor; 9] = [
+    RGBColor(200, 30, 60),
+    RGBColor(30, 110, 180),
+    RGBColor(40, 140, 60),
+    RGBColor(220, 120, 0),
+    RGBColor(120, 50, 160),
+    RGBColor(20, 150, 160),
+    RGBColor(110, 80, 50),
+    RGBColor(90, 90, 90),
+    RGBColor(0, 0, 0),
+];
 
 /// A figure that has a chart.
 pub struct Chart {
     pub figure: &'static str,
-    /// The name of its file, without the ending.
+    /// The name of its file, without the extension.
     pub file: &'static str,
-    /// What is on the vertical axis.
+    /// The unit of the vertical axis.
     pub unit: &'static str,
-    /// What is on the horizontal axis.
+    /// The title of the horizontal axis.
     pub across: &'static str,
-    /// Lines that have one value, whatever the size.
+    /// Lines that have the same value for all sizes.
     pub levels: &'static [&'static str],
 }
 
-/// Draws it; false if there is nothing to draw.
+/// Draws a chart. Returns false if there is nothing to draw.
 pub fn draw(chart: &Chart, results: &Results, folder: &Path) -> Result<bool> {
     let lines = results.lines(chart.figure);
     let points = || lines.iter().flat_map(|(_, points)| points);
@@ -47,7 +63,7 @@ pub fn draw(chart: &Chart, results: &Results, folder: &Path) -> Result<bool> {
         &lines,
         &area,
         (left, right.max(left * 2.0)),
-        (low / 1.5, high * 1.5),
+        decades(low, high),
     )
     .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
     Ok(true)
@@ -66,8 +82,9 @@ fn drawn(
     let mut context = ChartBuilder::on(area)
         .caption(chart.figure, ("sans-serif", 20))
         .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(84)
+        .margin_right(24)
+        .x_label_area_size(56)
+        .y_label_area_size(92)
         .build_cartesian_2d(
             (across.0..across.1).log_scale().base(2.0),
             (up.0..up.1).log_scale(),
@@ -76,12 +93,14 @@ fn drawn(
         .configure_mesh()
         .x_desc(chart.across)
         .y_desc(chart.unit)
+        .axis_desc_style(("sans-serif", TEXT))
+        .label_style(("sans-serif", TEXT))
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short_decimal(*value))
         .light_line_style(WHITE.mix(0.0))
         .draw()?;
     for (index, (name, points)) in lines.iter().enumerate() {
-        let colour = Palette99::pick(index).to_rgba();
+        let colour = COLOURS[index % COLOURS.len()].to_rgba();
         let mut points: Vec<(f64, f64)> = points
             .iter()
             .filter(|(size, value)| *size > 0 && *value > 0.0)
@@ -101,7 +120,8 @@ fn drawn(
     }
     context
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(SeriesLabelPosition::LowerRight)
+        .label_font(("sans-serif", TEXT))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()?;
@@ -109,7 +129,15 @@ fn drawn(
     Ok(())
 }
 
-/// A size, as `64K`.
+/// Returns a range from one power of ten to another, around the values, so that the axis has at
+/// least two numbers. A margin of one percent keeps rounding from hiding the outer numbers.
+fn decades(low: f64, high: f64) -> (f64, f64) {
+    let bottom = low.log10().floor();
+    let top = high.log10().ceil().max(bottom + 1.0);
+    (10f64.powf(bottom) * 0.99, 10f64.powf(top) * 1.01)
+}
+
+/// Formats a size, as `64K`.
 pub fn short(value: f64) -> String {
     let units = ["", "K", "M", "G"];
     let mut value = value;
@@ -121,7 +149,7 @@ pub fn short(value: f64) -> String {
     format!("{value:.0}{}", units[unit])
 }
 
-/// A number, as `1.5M`.
+/// Formats a number, as `1.5M`.
 fn short_decimal(value: f64) -> String {
     match value {
         1e9.. => format!("{:.1}G", value / 1e9),
@@ -145,7 +173,7 @@ mod tests {
     };
 
     #[test]
-    fn a_chart_is_drawn_if_there_is_anything() {
+    fn chart_is_drawn_only_if_there_are_sized_results() {
         let folder = std::env::temp_dir().join(format!("scif-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut results = Results::default();
@@ -163,7 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers_on_the_axes() {
+    fn vertical_axis_ends_at_powers_of_ten() {
+        for (low, high, bottom, top) in [
+            (3.2, 47.0, 1.0, 100.0),
+            (20.0, 30.0, 10.0, 100.0),
+            (10.0, 10.0, 10.0, 100.0),
+        ] {
+            let (from, to) = decades(low, high);
+            assert!(from < bottom && from > bottom * 0.98);
+            assert!(to > top && to < top * 1.02);
+        }
+    }
+
+    #[test]
+    fn axis_numbers_are_shortened() {
         assert_eq!(short(65536.0), "64K");
         assert_eq!(short(8.0), "8");
         assert_eq!(short_decimal(1_500_000.0), "1.5M");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What benchmarks have measured: values by figure, line, size and round, their medians, and a
-//! chart of each figure.
+//! Results of benchmarks: values by figure, line, size and round, their medians, and a chart of
+//! each figure.
 
 pub mod charts;
 pub mod results;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What was measured: figures, each with lines, each with values by size, one for each round.
+//! The results: figures with lines, each with values by size, one for each round.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The size of what has none.
+/// The size of values without a size.
 pub const NO_SIZE: u64 = 0;
 
 /// All values of a run.
@@ -15,7 +15,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Adds what one round has found.
+    /// Adds the value of one round.
     pub fn add(&mut self, figure: &str, line: &str, size: u64, value: f64) {
         self.figures
             .entry(figure.to_owned())
@@ -27,17 +27,17 @@ impl Results {
             .push(value);
     }
 
-    /// The median of all rounds.
+    /// Returns the median of all rounds.
     pub fn median(&self, figure: &str, line: &str, size: u64) -> Option<f64> {
         median(self.figures.get(figure)?.get(line)?.get(&size)?)
     }
 
-    /// One line over another.
+    /// Returns the ratio of one line to another.
     pub fn ratio(&self, figure: &str, line: &str, other: &str, size: u64) -> Option<f64> {
         Some(self.median(figure, line, size)? / self.median(figure, other, size)?)
     }
 
-    /// All values of a figure, a row for each line and size.
+    /// Returns all values of a figure, a row for each line and size.
     pub fn values(&self, figure: &str) -> String {
         let mut text = String::new();
         for (line, sizes) in self.figures.get(figure).into_iter().flatten() {
@@ -51,14 +51,14 @@ impl Results {
         text
     }
 
-    /// The sizes that a line has.
+    /// Returns the sizes of a line.
     pub fn sizes(&self, figure: &str, line: &str) -> Vec<u64> {
         let line = self.figures.get(figure).and_then(|lines| lines.get(line));
         line.map(|sizes| sizes.keys().copied().collect())
             .unwrap_or_default()
     }
 
-    /// The lines of a figure, each with its medians by size.
+    /// Returns the lines of a figure, each with its medians by size.
     pub fn lines(&self, figure: &str) -> Vec<(String, Vec<(u64, f64)>)> {
         let Some(lines) = self.figures.get(figure) else {
             return Vec::new();
@@ -74,13 +74,13 @@ impl Results {
             .collect()
     }
 
-    /// All of them.
+    /// Returns the names of all figures.
     pub fn figures(&self) -> Vec<String> {
         self.figures.keys().cloned().collect()
     }
 }
 
-/// The middle one; the lower of two.
+/// Returns the median; the lower of two middle values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn median_is_the_lower_middle_value() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0]), Some(1.0));
         assert_eq!(median(&[3.0, 9.0, 1.0]), Some(3.0));
     }
 
     #[test]
-    fn ratios_are_of_medians() {
+    fn ratio_is_computed_from_medians() {
         let mut results = Results::default();
         for (ours, other) in [(1.0, 4.0), (2.0, 4.0), (90.0, 1.0)] {
             results.add("f", "ours", 64, ours);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ctrl-C and SIGTERM as a file descriptor that every wait also waits for.
+//! Ctrl-C and SIGTERM as a file descriptor, for which every wait also waits.
 //!
-//! The signal handler writes to a pipe that nobody empties: once cancelled, always cancelled, for
+//! The signal handler writes to a pipe that is never emptied: once cancelled, always cancelled, for
 //! every thread. Without [`Cancel::on_signals`] signals keep their usual effect.
 
 use rustix::event::PollFd;
@@ -15,7 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Something to wait for besides what one waits for.
+/// A cancellation that every wait also waits for.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     readable: Arc<OwnedFd>,
@@ -24,7 +24,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// One that is cancelled by [`Self::cancel`] only.
+    /// Creates a cancellation that only [`Self::cancel`] triggers.
     pub fn new() -> io::Result<Self> {
         let (readable, writable) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -34,7 +34,8 @@ impl Cancel {
         })
     }
 
-    /// One that SIGINT, SIGTERM and SIGHUP cancel, instead of ending the process.
+    /// Creates a cancellation that SIGINT, SIGTERM and SIGHUP trigger, instead of ending the
+    /// process.
     pub fn on_signals() -> io::Result<Self> {
         let cancel = Self::new()?;
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -50,7 +51,7 @@ impl Cancel {
         let _ = rustix::io::write(&*self.writable, &[0]);
     }
 
-    /// Whether it has been cancelled.
+    /// Returns whether it was cancelled.
     pub fn is_set(&self) -> bool {
         let mut files = [PollFd::new(&*self.readable, PollFlags::IN)];
         let now = Timespec {
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_cancelled_for_all() {
+    fn cancel_is_seen_by_all_clones() {
         let cancel = Cancel::new().unwrap();
         let other = cancel.clone();
         assert!(!other.is_set());

@@ -20,11 +20,11 @@ use crate::transport::Transport;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Sees a transfer from outside.
+/// A caller that watches a transfer.
 pub trait Observer {
-    /// It starts, and this many bytes are to come.
+    /// Notes that the transfer starts, and that `size` bytes are to come.
     fn start(&mut self, size: u64);
-    /// So many bytes more have been moved.
+    /// Notes that `bytes` more have been moved.
     fn advance(&mut self, bytes: u64);
 }
 
@@ -33,10 +33,10 @@ impl Observer for () {
     fn advance(&mut self, _bytes: u64) {}
 }
 
-/// What has been copied. The two ends have found the same hash.
+/// The result of a copy. Both ends have found the same hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// The hash of this end.
     pub own: Hash,
@@ -61,7 +61,7 @@ pub fn ping<T: Transport>(session: &Session<T>, bytes: &[u8]) -> Result<Duration
     }
 }
 
-/// Sends a file to `path` of the server, or to `name` in it if that is a directory.
+/// Sends a file to `path` of the server, or to `name` in `path` if that is a directory.
 pub fn put<T: Transport>(
     session: &Session<T>,
     mut source: Found,
@@ -119,8 +119,8 @@ fn receive<T: Transport>(
     let hash = receiver.receive(&mut target, size, &mut |bytes| observer.advance(bytes))?;
     target
         .commit(mode)
-        .map_err(Error::local("cannot complete the file"))?;
-    // The file is there and right; whether the server hears of it changes nothing.
+        .map_err(Error::local("cannot complete the received file"))?;
+    // The file is complete and correct; whether the server learns of it changes nothing.
     let _ = session.send(&Message::Done { hash });
     Ok(Copied {
         bytes: size,
@@ -129,8 +129,8 @@ fn receive<T: Transport>(
     })
 }
 
-/// Asks for a window of `size` bytes to measure with; it lives until the next one or the end of the
-/// conversation.
+/// Asks for a window of `size` bytes for measurements. It lives until the next request for a
+/// window, or the end of the conversation.
 pub fn bench_window<T: Transport>(session: &Session<T>, size: u32) -> Result<Window> {
     session.set_activity("the measurement");
     session.send(&Message::Bench { size })?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The command line: what a person types and sees.
+//! The command line: the options and the output of the tool.
 //!
-//! Results go to standard output, as text or with `--json` as one JSON value; progress and errors go to
-//! standard error. One file for each command below, and what they share.
+//! Results go to standard output, as text or with `--json` as one JSON value; progress and errors
+//! go to standard error. Each command has a file below, and so have the parts that they share.
 
 pub mod bench;
 pub mod columns;
@@ -34,15 +34,15 @@ const ABOUT: &str = "Files, messages and node states over SCIF, between hosts jo
 
 const EXAMPLES: &str = "\
 Examples:
-  scif doctor                         what works here, what does not, and what to do
-  scif nodes                          who is out there
-  scif serve --root /srv/files        on node 1: give and take files below /srv/files
+  scif doctor                         check this machine, and print advice
+  scif nodes                          list the nodes
+  scif serve --root /srv/files        on node 1: let other nodes copy files below /srv/files
   scif cp disk.img 1:images/          on node 0: copy a file to node 1
-  scif cp 1:images/disk.img copy.img  and back
-  scif ping 1                         message round trips
-  scif bench 1                        how fast it is
-  scif status                         endpoints and connections, and what they have moved
-  scif top                            who moves how much, now";
+  scif cp 1:images/disk.img copy.img  on node 0: copy a file from node 1
+  scif ping 1                         measure message round trips
+  scif bench 1                        measure copies and messages
+  scif status                         show endpoints, connections and the bytes they have moved
+  scif top                            show the current rates of processes and connections";
 
 /// Everything on the command line.
 #[derive(Debug, Parser)]
@@ -88,7 +88,7 @@ pub fn run() -> ExitCode {
         Err(error) => {
             output::note(format_args!("scif: {error}"));
             if json {
-                // If it cannot be printed, the line above has to do.
+                // If the JSON can't be printed, the line above must do.
                 let _ = output::print_json(&Failure::from(&error));
             }
             ExitCode::from(error.exit_status())
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         definition().debug_assert();
     }
 }

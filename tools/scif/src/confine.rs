@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The folder that is served, and that nothing gets out of.
+//! The folder that is served, which no path can leave.
 //!
-//! Every path of a client is resolved by the kernel in one step, beneath the descriptor of the folder
-//! (openat2 with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS): no `..`, no symbolic link, no rename
-//! at the wrong moment leads outside. What is then done is done through the descriptor that came out of it,
-//! never through the path again. Paths are bytes; an absolute one starts at the folder.
+//! The kernel resolves every path of a client in one step, beneath the descriptor of the folder
+//! (openat2 with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS). So no `..`, no symbolic link, and no
+//! rename at the wrong moment leads outside. All further operations use the resulting descriptor,
+//! never the path again. Paths are bytes; an absolute path starts at the folder.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A folder.
+/// A served folder.
 #[derive(Debug)]
 pub struct Root {
     folder: OwnedFd,
@@ -36,13 +36,13 @@ pub struct Root {
 pub struct Found {
     /// The file.
     pub file: File,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// Its size.
+    /// The size.
     pub size: u64,
 }
 
-/// Examines a file that has been opened, for reading or only to be looked at.
+/// Examines a file that was opened, for reading or only as a path.
 pub fn examine(file: File, shown: &str) -> Result<Found> {
     let status = rustix::fs::fstat(&file)
         .map_err(io::Error::from)
@@ -60,19 +60,19 @@ pub fn examine(file: File, shown: &str) -> Result<Found> {
     }
 }
 
-/// The refusal of anything that is no regular file.
+/// Returns the refusal of a file that is not regular.
 pub fn not_regular(shown: &str) -> Error {
     Error::Refused(format!("{shown} is not a regular file"))
 }
 
-/// The flags for reading: does not wait for the other end of a FIFO, takes no terminal.
+/// The flags for reading: no wait for the other end of a FIFO, and no controlling terminal.
 const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Opens a regular file for reading. Anything else is looked at without being opened: to open a device
-/// can do something, and to open a FIFO wakes the process that waits at its other end.
+/// Opens a regular file for reading. Any other file is examined without being opened: opening a
+/// device can have effects, and opening a FIFO wakes up the process that waits at its other end.
 pub fn open_regular(
     open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
     shown: &str,
@@ -96,10 +96,11 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
         let root = Self { folder };
-        // Fails here where there is no openat2, and not at the first client.
+        // Where there is no openat2, this fails here and not at the first client.
         match root.resolve(b".", flags) {
             Ok(_) => Ok(root),
-            // The folder is open already, so these are about the call and not about the folder.
+            // The folder is open already, so these errors are about the call and not about the
+            // folder.
             Err(error @ (Errno::NOSYS | Errno::PERM)) => Err(Error::Refused(format!(
                 "cannot serve {shown}: the system call openat2, which keeps clients inside the folder, is \
                  forbidden here ({}): allow it in the filter of the container or service (docker: \
@@ -117,8 +118,8 @@ impl Root {
         open_regular(|flags| self.resolve(relative, flags), &shown)
     }
 
-    /// Creates a file that gets its name when it is complete: the one that `path` names, or `name` in the
-    /// directory that `path` names. Returns its path as well.
+    /// Creates a file that gets its name when it is complete: the file that `path` names, or `name`
+    /// in the directory that `path` names. Returns its path as well.
     pub fn create(&self, path: &[u8], name: &[u8]) -> Result<(NewFile, Vec<u8>)> {
         let relative = relative(path)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -150,7 +151,7 @@ impl Root {
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..100 {
             match rustix::fs::openat2(&self.folder, path, flags, Mode::empty(), how) {
-                // Something was renamed meanwhile, and the kernel cannot be sure.
+                // A rename went on meanwhile, and the kernel can't be sure.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 result => return result,
             }
@@ -159,7 +160,7 @@ impl Root {
     }
 }
 
-/// Refuses to replace anything but a regular file, or nothing.
+/// Refuses the name unless it is free or names a regular file.
 pub fn check_replaceable(directory: &OwnedFd, name: &OsStr, shown: &str) -> Result<()> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => match FileType::from_raw_mode(status.st_mode) {
@@ -183,7 +184,7 @@ fn failed(verb: &str, shown: &str, error: Errno) -> Error {
     }
 }
 
-/// The path without what makes it absolute; the folder itself for an empty one.
+/// Returns the path without leading slashes; the folder itself for an empty path.
 fn relative(path: &[u8]) -> Result<&[u8]> {
     if path.contains(&0) {
         return Err(Error::Refused("a path cannot contain a NUL byte".into()));
@@ -192,7 +193,7 @@ fn relative(path: &[u8]) -> Result<&[u8]> {
     Ok(start.map_or(b".", |start| &path[start..]))
 }
 
-/// Directory and last component.
+/// Splits a path into directory and last component.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..=slash], &path[slash + 1..]),
@@ -204,7 +205,7 @@ fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// A path for messages.
+/// Returns a path for messages.
 pub fn show(path: &[u8]) -> String {
     format!("'{}'", path.escape_ascii())
 }
@@ -220,7 +221,7 @@ mod tests {
     use std::path::PathBuf;
     use tempfile::TempDir;
 
-    /// A folder `root` to serve beside a `secret` to protect.
+    /// Makes a folder `root` to serve, beside a `secret` to protect.
     fn fixture() -> (TempDir, PathBuf, Root) {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("root");
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_inside() {
+    fn files_inside_the_root_can_be_read_and_written() {
         let (_temporary, path, root) = fixture();
         for name in [&b"sub/file"[..], b"/sub/file", b"//sub/../sub/./file"] {
             let mut content = String::new();
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_can_be_reached() {
+    fn paths_outside_the_root_are_refused() {
         let (temporary, path, root) = fixture();
         let outside = temporary.path();
         symlink(outside.join("secret"), path.join("absolute")).unwrap();
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files() {
+    fn files_that_are_not_regular_are_refused() {
         let (_temporary, path, root) = fixture();
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_opened() {
+    fn fifo_is_refused_without_being_opened() {
         let (_temporary, path, root) = fixture();
         let fifo = path.join("fifo");
         let mode = Mode::RUSR | Mode::WUSR;
@@ -345,7 +346,7 @@ mod tests {
         let local = |flags| rustix::fs::open(&fifo, flags, Mode::empty());
         assert!(open_regular(local, "fifo").is_err());
         assert_eq!(opened(), 0);
-        // What is watched is seen.
+        // The watch reports a file that is really opened.
         fs::write(path.join("regular"), "x").unwrap();
         opened();
         root.read(b"regular").unwrap();
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_against_openat2_is_named() {
+    fn filtered_openat2_is_named_in_the_error() {
         let (_temporary, path, _) = fixture();
         for errno in [libc::EPERM, libc::ENOSYS] {
             let path = path.clone();
@@ -389,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_exchanged_for_a_link_leads_nowhere() {
-        // What an attacker with an account on the machine would race for: the path is resolved
-        // once, and the descriptor is what counts.
+    fn directory_replaced_by_a_link_does_not_escape_the_root() {
+        // An attacker with an account on the machine would race for this. The path is resolved
+        // once, and only the descriptor counts.
         let (temporary, path, root) = fixture();
         let (mut file, _) = root.create(b"sub/new", b"x").unwrap();
         file.write_all(b"new").unwrap();

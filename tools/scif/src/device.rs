@@ -2,8 +2,8 @@
 
 //! Safe calls on `/dev/scif`: one method per call of the interface, errors as `io::Error`.
 //!
-//! Thin on purpose: no framing, no retries, no policy; [`crate::transport`] adds those. A call that a
-//! signal interrupts returns EINTR.
+//! Thin on purpose: no framing, no retries, no policy; [`crate::transport`] adds those. A call that
+//! a signal interrupts returns EINTR.
 
 use crate::region::Region;
 use rustix::event::PollFd;
@@ -46,14 +46,14 @@ impl Endpoint {
         })
     }
 
-    /// Makes [`Self::connect`] return at once.
+    /// Makes [`Self::connect`] return at once, or wait again.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         let mut flags = rustix::fs::fcntl_getfl(self)?;
         flags.set(OFlags::NONBLOCK, on);
         Ok(rustix::fs::fcntl_setfl(self, flags)?)
     }
 
-    /// Binds to `port`, or with 0 to any free one; returns the port.
+    /// Binds to `port`, or for 0 to any free port. Returns the port.
     pub fn bind(&self, port: u16) -> io::Result<u16> {
         Ok(scif_sys::bind(self, port)?)
     }
@@ -63,15 +63,16 @@ impl Endpoint {
         Ok(scif_sys::listen(self, backlog)?)
     }
 
-    /// Connects to a listener and returns the local end. Non-blocking: EINPROGRESS, then POLLOUT,
-    /// then a second call collects the result.
+    /// Connects to a listener and returns the local end. If non-blocking: EINPROGRESS, then
+    /// POLLOUT, then a second call gets the result.
     pub fn connect(&self, peer: PortId) -> io::Result<PortId> {
         Ok(scif_sys::connect(self, peer)?)
     }
 
-    /// Accepts a connection; with `sync` waits for one, otherwise EAGAIN tells that there is none.
+    /// Accepts a connection. With `sync` it waits for one; without `sync`, EAGAIN means that there
+    /// is none.
     pub fn accept(&self, sync: bool) -> io::Result<(Self, PortId)> {
-        // Opened first: failing here loses no connection.
+        // The endpoint is opened first: a failure here loses no connection.
         let endpoint = Self::open()?;
         let request = scif_sys::accept_request(self, sync)?;
         scif_sys::accept_register(&endpoint, &request)?;
@@ -88,8 +89,8 @@ impl Endpoint {
         Ok(scif_sys::recv(self, bytes, block)?)
     }
 
-    /// Waits for events on this endpoint, or for `cancel` to become readable (EINTR then).
-    /// Returns no flags after `timeout`.
+    /// Waits for events on this endpoint, or until `cancel` becomes readable (EINTR). Returns no
+    /// flags after `timeout`.
     pub fn poll(
         &self,
         events: PollFlags,
@@ -111,8 +112,8 @@ impl Endpoint {
         Ok(files[0].revents())
     }
 
-    /// Registers a region as a window and returns its offset, which the driver chooses unless one
-    /// is given.
+    /// Registers a region as a window. Returns its offset, which the driver chooses unless one is
+    /// given.
     pub fn register(
         &self,
         region: &Region,
@@ -120,7 +121,7 @@ impl Endpoint {
         offset: Option<i64>,
     ) -> io::Result<i64> {
         let (address, length) = (region.address(), region.len() as u64);
-        // SAFETY: what the peer does to the region is no harm to memory safety: see `region`.
+        // SAFETY: accesses of the peer to the region do no harm to memory safety: see `region`.
         let registered = unsafe { scif_sys::register(self, address, length, protection, offset) }?;
         Ok(registered)
     }
@@ -152,7 +153,7 @@ impl Endpoint {
         how: Rma,
     ) -> io::Result<()> {
         let (address, length) = (region.check(start, length)?.cast(), length as u64);
-        // SAFETY: the range is the region's, which others may change and look at: see `region`.
+        // SAFETY: the range is inside the region, which others may read and change: see `region`.
         Ok(unsafe { scif_sys::vreadfrom(self, address, length, remote, how) }?)
     }
 
@@ -166,7 +167,7 @@ impl Endpoint {
         how: Rma,
     ) -> io::Result<()> {
         let (address, length) = (region.check(start, length)?.cast(), length as u64);
-        // SAFETY: the range is the region's, which others may change and look at: see `region`.
+        // SAFETY: the range is inside the region, which others may read and change: see `region`.
         Ok(unsafe { scif_sys::vwriteto(self, address, length, remote, how) }?)
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is good, and what is not, of SCIF on this machine.
+//! The findings about SCIF on this machine, good and bad.
 //!
-//! [`look`] collects facts, from files only; [`judge`] says what they mean, without looking at anything. So
-//! every judgement is tested with facts that somebody made up.
+//! [`look`] collects facts, from files only. [`judge`] derives findings from the facts, without
+//! reading anything. So every judgement is tested with made-up facts.
 
 pub mod facts;
 pub mod judge;
@@ -12,31 +12,32 @@ pub mod modules;
 
 use serde::Serialize;
 
-/// How a finding is meant.
+/// The grade of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
-    /// As it should be.
+    /// The state is as it should be.
     Good,
-    /// It works, and could be better, or should be known.
+    /// SCIF works. The user could improve the state, or should know of it.
     Advice,
-    /// It keeps something from working.
+    /// SCIF does not work, or not in full.
     Problem,
 }
 
-/// Something that was found out.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about, in a word: `module`, `bridge`, ...
+    /// The subject in a word: `module`, `bridge`, ...
     pub about: &'static str,
-    /// How it is meant.
+    /// The grade.
     pub grade: Grade,
-    /// What was found.
+    /// The fact that was found.
     pub text: String,
-    /// What to do, if there is anything to be done.
+    /// The advice, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// The commands that do it, for root, one after the other. Findings are in the order in which theirs work.
+    /// The commands for root that carry out the advice, in order. Findings are in the order in
+    /// which their commands work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong, in words for the person at the terminal, and as an exit status.
+//! The errors of the tool, in words for the person at the terminal, and as exit statuses.
 
 use std::io;
 
 /// A failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something on this machine: a file, a limit.
-    #[error("{what}: {}", words(.source))]
+    /// An error of this machine, such as a file or a limit.
+    #[error("{failure}: {}", words(.source))]
     Local {
-        /// What was tried, on what.
-        what: String,
-        /// Why it failed.
+        /// The operation, and its object.
+        failure: String,
+        /// The reason.
         source: io::Error,
     },
-    /// A refusal of our own, complete as it is.
+    /// A refusal by this tool, complete as it is.
     #[error("{0}")]
     Refused(String),
     /// There is no SCIF on this machine.
     #[error("cannot open /dev/scif ({}): {advice}", errno_name(.source))]
     NoDevice {
-        /// What to do.
+        /// The advice.
         advice: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
     /// There is no trace of SCIF on this machine.
     #[error("cannot read {path} ({}): is the module loaded? (modprobe scif, or insmod scif.ko)", errno_name(.source))]
     NotLoaded {
-        /// Where it would be seen.
+        /// The path where SCIF would be seen.
         path: String,
-        /// Why it is not.
+        /// The reason why the path can't be read.
         source: io::Error,
     },
-    /// No connection came about.
+    /// No connection could be made.
     #[error("cannot connect to node {node} port {port} ({}): {advice}", errno_name(.source))]
     Unreachable {
         /// The node.
         node: u16,
         /// The port.
         port: u16,
-        /// What to do.
+        /// The advice.
         advice: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
     /// The connection broke.
@@ -51,22 +51,22 @@ pub enum Error {
     Lost {
         /// The peer, as `node 1`.
         peer: String,
-        /// What was going on, as `the copy`.
+        /// The activity, as `the copy`.
         activity: &'static str,
-        /// The node itself is gone, and not only the program on it.
+        /// Whether the node itself is gone, and not only the program on it.
         node_lost: bool,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The command makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// The peer said no.
+    /// The peer has refused.
     #[error("{peer} says: {text}")]
     Peer {
         /// The peer, as `node 1`.
         peer: String,
-        /// Its words, made printable.
+        /// The words of the peer, made printable.
         text: String,
     },
     /// The peer broke the protocol.
@@ -74,41 +74,42 @@ pub enum Error {
     Protocol {
         /// The peer, as `node 1`.
         peer: String,
-        /// What was wrong.
+        /// The violation.
         text: String,
     },
     /// The two ends have hashed different bytes.
     #[error("the content changed on the way: SHA-256 {sent} was sent, {received} was received")]
     Mismatch {
-        /// The sender's.
+        /// The hash of the sender.
         sent: String,
-        /// The receiver's.
+        /// The hash of the receiver.
         received: String,
     },
-    /// The connection broke when all had been sent, before the peer's word that it is on disk.
+    /// The connection broke after all had been sent, but before the peer confirmed that it is on
+    /// disk.
     #[error("{0}, when everything had been sent")]
     Unconfirmed(Box<Error>),
-    /// Any of these, with what it means for the person.
+    /// An error, with its consequence for the person.
     #[error("{error}: {consequence}")]
     Consequence {
-        /// What happened.
+        /// The error.
         error: Box<Error>,
-        /// What follows.
+        /// The consequence.
         consequence: String,
     },
-    /// A signal asked us to stop.
+    /// A signal has asked the tool to stop.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// Wraps a local failure.
-    pub fn local(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Local { what, source }
+    /// Wraps an error of this machine.
+    pub fn local(failure: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let failure = failure.into();
+        move |source| Self::Local { failure, source }
     }
 
-    /// The exit status, as `--help` lists them.
+    /// Returns the exit status, as `--help` lists them.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Local { .. } | Self::Refused(_) => 1,
@@ -133,12 +134,12 @@ impl Error {
         }
     }
 
-    /// Whether it is the silence of the peer that ended the connection.
+    /// Returns whether the connection ended because the peer was silent.
     pub fn timed_out(&self) -> bool {
         matches!(self, Self::Lost { source, .. } if source.kind() == io::ErrorKind::TimedOut)
     }
 
-    /// The kernel's error number, if there is one.
+    /// Returns the name of the kernel's error, if there is one.
     pub fn errno(&self) -> Option<String> {
         match self {
             Self::Local { source, .. }
@@ -179,7 +180,7 @@ fn how_lost(source: &io::Error, node_lost: bool) -> &'static str {
     }
 }
 
-/// An error in words, with its name instead of its number.
+/// Returns an error in words, with its name instead of its number.
 fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" (os error ") {
@@ -188,7 +189,7 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-/// The symbolic name of an error number, as manual pages use it.
+/// Returns the symbolic name of an error number, as manual pages use it.
 pub fn errno_name(error: &io::Error) -> String {
     let name = match error.raw_os_error() {
         Some(libc::EACCES) => "EACCES",
@@ -232,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_module_no_rights_and_no_memory_differ() {
+    fn device_open_errors_have_distinct_exit_statuses() {
         let status = |number| {
             let source = io::Error::from_raw_os_error(number);
             Error::NoDevice { advice: "", source }.exit_status()
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_the_error() {
+    fn error_text_names_the_errno() {
         let error = Error::local("cannot read 'x'")(io::Error::from_raw_os_error(libc::ENOENT));
         assert_eq!(
             error.to_string(),

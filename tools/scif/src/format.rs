@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers as people write and read them: sizes, rates, times.
+//! Numbers in the form that people write and read: sizes, rates, times.
 
 use std::time::Duration;
 
-/// A size, as `1.5 MiB`.
+/// Formats a size, as `1.5 MiB`.
 pub fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
@@ -22,7 +22,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Bytes per second; no time is no rate.
+/// Returns bytes per second; 0 if there is no time.
 pub fn rate(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 {
@@ -32,12 +32,12 @@ pub fn rate(bytes: u64, time: Duration) -> f64 {
     }
 }
 
-/// A rate, as `1.5 MiB/s`.
+/// Formats a rate, as `1.5 MiB/s`.
 pub fn per_second(bytes_per_second: f64) -> String {
     format!("{}/s", size(bytes_per_second as u64))
 }
 
-/// A short time, as `12.3 us`.
+/// Formats a short time, as `12.3 us`.
 pub fn short_time(time: Duration) -> String {
     let nanoseconds = time.as_nanos() as f64;
     match nanoseconds {
@@ -48,7 +48,7 @@ pub fn short_time(time: Duration) -> String {
     }
 }
 
-/// A time left, as `1 min 5 s`.
+/// Formats a time left, as `1 min 5 s`.
 pub fn long_time(seconds: f64) -> String {
     let seconds = seconds.ceil().clamp(0.0, 1e9) as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -58,7 +58,7 @@ pub fn long_time(seconds: f64) -> String {
     }
 }
 
-/// Reads a size: a number, with K, M or G for powers of 1024.
+/// Parses a size: a number, with K, M or G for powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size such as 64, 4K or 1M");
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -73,9 +73,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// The value below which `percent` of sorted values are.
+/// Returns the value below which `percent` of the sorted values are.
 pub fn percentile(sorted: &[Duration], percent: f64) -> Duration {
-    // Less what the product may be too large by.
+    // Corrects the rounding error of the product.
     let index = (percent * sorted.len() as f64 / 100.0 - 1e-6).ceil() as usize;
     sorted
         .get(index.saturating_sub(1))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_formatted_and_parsed() {
         assert_eq!(size(0), "0 B");
         assert_eq!(size(1023), "1023 B");
         assert_eq!(size(1536), "1.50 KiB");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_are_formatted() {
         assert_eq!(short_time(Duration::from_nanos(999)), "999 ns");
         assert_eq!(short_time(Duration::from_nanos(12_345)), "12.3 us");
         assert_eq!(short_time(Duration::from_secs(2)), "2.00 s");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles() {
+    fn percentile_is_the_nearest_rank() {
         let values: Vec<_> = (1..=100).map(Duration::from_millis).collect();
         assert_eq!(percentile(&values, 50.0), Duration::from_millis(50));
         assert_eq!(percentile(&values, 99.0), Duration::from_millis(99));

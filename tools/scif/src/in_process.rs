@@ -2,10 +2,10 @@
 
 //! A connection inside one process, for tests: two ends that behave as SCIF promises.
 //!
-//! Messages are a bounded byte stream, windows are found by offset and checked for range and
-//! protection, a dropped end lets the other drain and then says ECONNRESET. Copies happen at the
-//! fence, the latest moment the interface allows, so that a protocol that forgets its fence
-//! fails its tests.
+//! Messages are a bounded byte stream. Windows are found by offset, and checked for range and
+//! protection. When an end is dropped, the other one can still receive, and then gets ECONNRESET.
+//! Copies happen at the fence, the latest moment that the interface allows. So a protocol that
+//! forgets its fence fails its tests.
 
 use crate::device::Mark;
 use crate::device::Protection;
@@ -28,7 +28,7 @@ use std::time::Instant;
 
 const RING: usize = 4096;
 
-/// How long a call that sleeps may do so.
+/// Longest time that a call sleeps.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 struct Window {
@@ -45,13 +45,13 @@ struct Copy {
 
 #[derive(Default)]
 struct Side {
-    /// Bytes on their way to this side.
+    /// Bytes in flight to this side.
     arrived: VecDeque<u8>,
     closed: bool,
     windows: BTreeMap<i64, Window>,
-    /// Copies this side has started and nobody has done yet.
+    /// Copies that this side has started and no fence has made yet.
     started: VecDeque<Copy>,
-    /// How many of this side's copies have been done.
+    /// Number of this side's copies that were made.
     performed: i32,
 }
 
@@ -83,7 +83,7 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// The window a range is in, and where in it.
+/// Returns the window that contains a range, and the offset in the window.
 fn find(side: &Side, offset: i64, length: usize) -> io::Result<(&Window, usize)> {
     let (start, window) = side
         .windows
@@ -199,7 +199,7 @@ impl Bytes for InProcess {
     }
 }
 
-/// No other connections come about inside a process.
+/// The listener type: no further connections exist inside a process.
 #[derive(Debug)]
 pub enum Nowhere {}
 
@@ -218,7 +218,7 @@ impl Listener for Nowhere {
 impl Transport for InProcess {
     fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64> {
         let windows = &mut self.lock()[self.own].windows;
-        // A gap behind each, so that a copy that runs over the end is noticed.
+        // There is a gap behind each window, so that a copy that runs over the end is noticed.
         let offset = windows.last_key_value().map_or(0x10000, |(start, window)| {
             start + window.region.len() as i64 + 0x10000
         });

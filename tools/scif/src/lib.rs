@@ -2,13 +2,14 @@
 
 //! The parts of the command line tool `scif`: files, messages and node states over `/dev/scif`.
 //!
-//! From the bottom: [`abi`] and [`device`] are the kernel's interface, [`transport`] a connection as
-//! the protocol needs it, [`over_ring`] and [`tcp`] others that only carry bytes, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
-//! moving of one file, [`server`] and [`client`] the requests; [`watch`] is what the kernel shows of all
-//! that goes on, and [`doctor`] says what is wrong; [`command`] what a person types.
-//! Arrows point down only.
+//! The parts from the bottom: [`scif_sys`] and [`device`] are the interface of the kernel.
+//! [`transport`] is a connection as the protocol needs it; [`over_ring`] and [`tcp`] are others
+//! that only carry bytes. [`protocol`] has the messages, [`session`] their exchange, [`transfer`]
+//! moves one file, [`server`] and [`client`] have the requests. [`watch`] reads the state that the
+//! kernel shows, and [`doctor`] finds problems. [`command`] is the command line. Imports point down
+//! only.
 
-// These panic when standard error is full or closed: `command::output::note` does not.
+// These macros panic when standard error is full or closed; `command::output::note` does not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 #[cfg(not(target_endian = "little"))]

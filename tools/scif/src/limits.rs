@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the system lets this process have.
+//! The limits of the system for this process.
 
 use rustix::process::Resource;
 use rustix::process::Rlimit;
 use rustix::process::getrlimit;
 use rustix::process::setrlimit;
 
-/// Lets the process have as many open files as it may. If it may not, that is told by what needs
-/// them.
+/// Raises the number of open files as far as this process may. If that is not enough, the code that
+/// opens files reports it.
 pub fn many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(

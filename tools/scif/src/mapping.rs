@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer's window in this process: loads and stores go to its memory.
+//! A peer's window in this process: loads and stores go to the peer's memory.
 //!
-//! As with [`crate::region`], no reference to the bytes exists: the peer changes them at any moment.
-//! Should the peer go away, the kernel gives the process memory of its own instead, or SIGBUS; that
-//! is not for this file to say.
+//! As with [`crate::region`], no reference to the bytes exists: the peer changes them at any
+//! moment. If the peer goes away, the kernel replaces the memory by private memory of the process,
+//! or raises SIGBUS; this file does not decide which.
 
 use crate::device::Endpoint;
 use crate::device::Protection;
@@ -51,12 +51,12 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Where it begins.
+    /// Returns the address.
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
     }
 
-    /// Stores bytes; [`drain`] lets them arrive.
+    /// Stores bytes; [`drain`] makes them arrive.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let to = self.check(offset, bytes.len())?;
         // SAFETY: `check` found the range inside the mapping; `bytes` is other memory, as no
@@ -84,15 +84,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody refers to it any more.
+        // SAFETY: this object owns the mapping, and no code refers to it any more.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
-/// Waits until what was stored has left the processor's write-combining buffers.
+/// Waits until all stores have left the CPU's write-combining buffers.
 pub fn drain() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction.
+    // SAFETY: every x86-64 CPU has the instruction.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }

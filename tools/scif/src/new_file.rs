@@ -2,9 +2,10 @@
 
 //! A file that gets its name when it is complete, and never before.
 //!
-//! Made without a name (O_TMPFILE) where the file system can, so that not even SIGKILL or a power cut
-//! leaves anything behind; elsewhere under a hidden name beside the target, removed on failure. Everything goes
-//! through the descriptor of the directory: nobody can exchange that on the way.
+//! The file is made without a name (O_TMPFILE) where the file system can do that. So not even
+//! SIGKILL or a power cut leaves a file behind. Elsewhere it has a hidden name beside the target,
+//! and is removed on failure. All operations go through the descriptor of the directory: no other
+//! process can exchange the directory on the way.
 
 use rustix::fs::AtFlags;
 use rustix::fs::Mode;
@@ -24,18 +25,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 
-/// A file being written.
+/// A file that is being written.
 #[derive(Debug)]
 pub struct NewFile {
     directory: OwnedFd,
     name: OsString,
     file: File,
-    /// The hidden name, if it has one.
+    /// The hidden name, if the file has one.
     hidden: Option<OsString>,
 }
 
 impl NewFile {
-    /// Creates a file that will be `name` in `directory`; `name` is a single component.
+    /// Creates a file that will become `name` in `directory`; `name` is a single component.
     pub fn create(directory: OwnedFd, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -46,7 +47,7 @@ impl NewFile {
                 file: file.into(),
                 hidden: None,
             }),
-            // What file systems and old kernels without O_TMPFILE say.
+            // Errors of file systems and old kernels without O_TMPFILE.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 Self::create_hidden(directory, name)
             }
@@ -68,9 +69,9 @@ impl NewFile {
         })
     }
 
-    /// Puts the file on disk and under its name, in place of what had that name.
+    /// Puts the file on disk and gives it its name, in place of the former file of that name.
     pub fn commit(mut self, mode: u32) -> io::Result<()> {
-        // Never set-user-ID and the like: the other side is not to be trusted that far.
+        // Never sets set-user-ID and similar bits: the other side is not trusted that far.
         rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode) & permitted())?;
         self.file.sync_all()?;
         if self.hidden.is_none() && self.link(&self.name)? {
@@ -108,7 +109,7 @@ impl NewFile {
             AtFlags::SYMLINK_FOLLOW,
         );
         match linked {
-            // No /proc here: the other way needs a privilege, or a recent kernel.
+            // There is no /proc here: the other way needs a privilege, or a recent kernel.
             Err(Errno::NOENT) => {
                 match rustix::fs::linkat(&self.file, "", &self.directory, name, AtFlags::EMPTY_PATH)
                 {
@@ -122,7 +123,7 @@ impl NewFile {
     }
 
     /// Makes the name survive a power cut as well, where that is possible. The content is on disk
-    /// and has its name already, so this cannot fail the commit any more.
+    /// and has its name already, so a failure here does not fail the commit.
     fn sync_directory(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(directory) = rustix::fs::openat(&self.directory, ".", flags, Mode::empty()) {
@@ -150,15 +151,17 @@ impl AsFd for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
-            // If it cannot be removed there is nothing more to do.
+            // If the file can't be removed, nothing more can be done.
             let _ = rustix::fs::unlinkat(&self.directory, hidden, AtFlags::empty());
         }
     }
 }
 
-/// The permission bits that the umask of this process leaves: what cp and scp give a new file, too.
+/// Returns the permission bits that the umask of this process leaves: cp and scp give them to a new
+/// file, too.
 fn permitted() -> Mode {
-    // The call that reads the umask sets it. What this file creates meanwhile has no other bits.
+    // The call that reads the umask also sets it. Files that are created meanwhile here have no
+    // other bits.
     static PERMITTED: LazyLock<Mode> = LazyLock::new(|| {
         let others = Mode::RWXG | Mode::RWXO;
         let umask = rustix::process::umask(others);
@@ -173,7 +176,7 @@ fn with_hidden_name<T>(
     name: &OsStr,
     make: impl Fn(&OsStr) -> rustix::io::Result<T>,
 ) -> io::Result<(OsString, T)> {
-    // Leaves room for dot and suffix in the 255 bytes a name may have.
+    // This leaves room for dot and suffix in the 255 bytes of a name.
     let bytes = name.as_bytes();
     let stem = OsStr::from_bytes(&bytes[..bytes.len().min(200)]);
     for attempt in 0..100u32 {
@@ -214,7 +217,7 @@ mod tests {
     type Create = fn(OwnedFd, &OsStr) -> io::Result<NewFile>;
 
     #[test]
-    fn appears_when_complete_only() {
+    fn new_file_appears_only_when_committed() {
         for create in [NewFile::create as Create, NewFile::create_hidden] {
             let temporary = tempfile::tempdir().unwrap();
             let path = temporary.path();
@@ -232,9 +235,9 @@ mod tests {
         }
     }
 
-    /// The umask is the process's, so the test is one of its own: it runs itself under another.
+    /// The umask belongs to the process, so the test runs itself in a process with another umask.
     #[test]
-    fn the_umask_takes_bits_away() {
+    fn umask_limits_the_mode_of_a_new_file() {
         const FOLDER: &str = "SCIF_TEST_UMASK_FOLDER";
         if let Some(path) = std::env::var_os(FOLDER) {
             let path = Path::new(&path);
@@ -242,7 +245,7 @@ mod tests {
             return file.commit(0o666).unwrap();
         }
         let temporary = tempfile::tempdir().unwrap();
-        let name = "new_file::tests::the_umask_takes_bits_away";
+        let name = "new_file::tests::umask_limits_the_mode_of_a_new_file";
         let ended = std::process::Command::new("sh")
             .args(["-c", "umask 027; exec \"$0\" --exact \"$1\""])
             .arg(std::env::current_exe().unwrap())
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_nothing_when_dropped() {
+    fn dropped_new_file_leaves_nothing() {
         for create in [NewFile::create as Create, NewFile::create_hidden] {
             let temporary = tempfile::tempdir().unwrap();
             let path = temporary.path();
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_rename_leaves_nothing() {
+    fn failed_rename_leaves_nothing() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path();
         std::fs::create_dir(path.join("name")).unwrap();
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_work() {
+    fn longest_file_name_can_be_created() {
         let temporary = tempfile::tempdir().unwrap();
         let name = "n".repeat(255);
         for create in [NewFile::create as Create, NewFile::create_hidden] {

@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of the nodes: the driver's list of those online, and its debugfs file for the rest.
+//! The nodes: the driver's list of those online, with details from its debugfs file.
 //!
 //! The file has a header line and then one line per node, `node state link aperture generation`,
-//! with `-` for what does not apply. It is for people and tools on the same machine, newer modules
-//! may add fields at the end, and it may be absent: then only ids are known.
+//! with `-` where a field does not apply. It is for people and tools on the same machine. Newer
+//! modules may add fields at the end. If the file is absent, only ids are known. The network device
+//! of a node is in sysfs.
 
 use crate::device::Nodes;
+use crate::watch::network::Device;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Where the module shows its nodes.
+/// The module's file with its nodes.
 pub const DEBUGFS: &str = "/sys/kernel/debug/scif/nodes";
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Node {
-    /// Its id.
+    /// The id.
     pub id: u16,
-    /// Whether it is this machine.
+    /// Whether the node is this machine.
     #[serde(rename = "self")]
     pub own: bool,
-    /// `self`, `online`, `lost`, or what the module says besides.
+    /// `self`, `online`, `lost`, or another word of the module.
     pub state: String,
-    /// What connects it, as `loopback` or `ntb:0000:00:05.0`.
+    /// The link, as `loopback` or `ntb:0000:00:05.0`.
     pub link: Option<String>,
-    /// How its memory is reached: `local`, `flat`, ...
+    /// The mode in which its memory is reached: `local`, `flat`, ...
     pub aperture: Option<String>,
-    /// A number that is another one after each start.
+    /// A number that changes each time the node loads the module.
     pub generation: Option<String>,
+    /// The network device of the node, if `scif_net` has made one.
+    pub network: Option<Device>,
 }
 
-/// Puts together what the driver and, if it is there, its debugfs file say.
+/// Merges the driver's list with its debugfs file, if the file is there.
 pub fn merge(nodes: &Nodes, debugfs: Option<&str>) -> Vec<Node> {
     let mut merged: BTreeMap<u16, Node> = debugfs
         .unwrap_or_default()
@@ -47,6 +51,7 @@ pub fn merge(nodes: &Nodes, debugfs: Option<&str>) -> Vec<Node> {
             link: None,
             aperture: None,
             generation: None,
+            network: None,
         });
         if *id == nodes.own {
             node.own = true;
@@ -56,7 +61,18 @@ pub fn merge(nodes: &Nodes, debugfs: Option<&str>) -> Vec<Node> {
     merged.into_values().collect()
 }
 
-/// A line of the file; `None` for the header and for what is not understood.
+/// Gives nodes their network devices.
+pub fn give_networks(nodes: &mut [Node], devices: Vec<Device>) {
+    for device in devices {
+        let node = nodes.iter_mut().find(|node| node.id == device.node);
+        // Two devices of one peer are those of two networks that share nothing: the first counts.
+        if let Some(node) = node.filter(|node| node.network.is_none()) {
+            node.network = Some(device);
+        }
+    }
+}
+
+/// Parses a line of the file. Returns `None` for the header and for lines of unknown form.
 fn parse(line: &str) -> Option<Node> {
     let mut fields = line.split_whitespace();
     let id = fields.next()?.parse().ok()?;
@@ -74,6 +90,7 @@ fn parse(line: &str) -> Option<Node> {
         link: optional(),
         aperture: optional(),
         generation: optional(),
+        network: None,
     })
 }
 
@@ -82,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debugfs_and_driver_are_merged() {
+    fn nodes_of_debugfs_and_driver_are_merged() {
         let nodes = Nodes {
             online: vec![0, 2],
             own: 0,
@@ -104,7 +121,28 @@ mod tests {
     }
 
     #[test]
-    fn without_debugfs_there_are_ids() {
+    fn network_device_goes_to_its_node() {
+        let nodes = Nodes {
+            online: vec![0, 1, 2],
+            own: 0,
+        };
+        let mut merged = merge(&nodes, None);
+        let device = |node, name: &str| Device {
+            node,
+            name: name.into(),
+            ..Device::default()
+        };
+        let devices = vec![device(2, "scif0"), device(9, "scif1")];
+        give_networks(&mut merged, devices);
+        let names: Vec<_> = merged
+            .iter()
+            .map(|node| node.network.as_ref().map(|device| device.name.as_str()))
+            .collect();
+        assert_eq!(names, [None, None, Some("scif0")]);
+    }
+
+    #[test]
+    fn missing_debugfs_leaves_node_ids_only() {
         let nodes = Nodes {
             online: vec![5, 3],
             own: 3,

@@ -2,7 +2,8 @@
 
 //! A connection whose bytes go through a ring that both ends map: no system call for a message.
 //!
-//! Only bytes: windows are the business of the connection below, which carries the bells of the ring.
+//! The ring only carries bytes: windows belong to the connection below, which also carries the
+//! bells of the ring.
 
 use crate::transport::Bytes;
 use crate::transport::Connection;
@@ -16,12 +17,12 @@ use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// Bytes on their way to an end.
+/// Bytes in flight to an end.
 const SIZE: usize = 256 << 10;
 
-/// See the head of this file.
+/// A connection whose bytes go through a ring.
 pub struct OverRing<C> {
-    /// Goes before the connection.
+    /// The ring, which is dropped before the connection.
     ring: Ring,
     connection: C,
 }
@@ -39,7 +40,7 @@ const TO_RECV: Ready = Ready {
 };
 
 impl<C: Borrow<Connection>> OverRing<C> {
-    /// Makes a ring over a connection; waits for the other side, which does so, too.
+    /// Makes a ring over a connection. Waits for the other side, which makes one, too.
     pub fn new(connection: C) -> io::Result<Self> {
         let fd = connection.borrow().endpoint().as_fd().as_raw_fd();
         // SAFETY: The connection is dropped after the ring, and closes its descriptor then.
@@ -47,7 +48,7 @@ impl<C: Borrow<Connection>> OverRing<C> {
         Ok(Self { ring, connection })
     }
 
-    /// Why it is the connection that carries the bytes, if it does.
+    /// Returns an error if the connection carries the bytes, with the reason.
     pub fn is_mapped(&self) -> io::Result<()> {
         Ok(self.ring.is_mapped()?)
     }
@@ -56,7 +57,7 @@ impl<C: Borrow<Connection>> OverRing<C> {
         self.connection.borrow()
     }
 
-    /// Moves `length` bytes by `some`, which is given how many are done and does not wait.
+    /// Moves `length` bytes by `some`, which gets the number of bytes done and does not wait.
     fn all(
         &self,
         length: usize,

@@ -2,10 +2,10 @@
 
 //! The messages between `scif serve` and its clients, and their bytes.
 //!
-//! A message is a header of two little-endian 32-bit words, kind and length, then that many
-//! bytes. Every kind has an exact form: a message that is longer, shorter or not of that form is refused as a
-//! whole, and no length is believed beyond [`LARGEST`]. File content never travels in messages: it
-//! goes through registered windows, and a message tells that it is there.
+//! A message is a header of two little-endian 32-bit words, kind and length, and then that many
+//! bytes. Every kind has an exact form: a message of another form or length is refused as a whole,
+//! and no length is accepted beyond [`LARGEST`]. File content never travels in messages. It goes
+//! through registered windows, and a message tells that it is there.
 //!
 //! ```text
 //! client                         server
@@ -23,19 +23,20 @@
 //!                <-              Found, Chunk...; then as above with the roles exchanged
 //! Bench          ->
 //!                <-              Ready          a window to read from and write to
-//! Raw            ->                             so many messages of one size are to follow
+//! Raw            ->                             this many messages of one size follow
 //!                <-              Go
 //! bytes          ->                             without any header
 //!                <-              bytes          each message back; or Go, when all have come
-//! Accept         ->                             so many connections are to follow
+//! Accept         ->                             this many connections follow
 //!                <-              Listening      on this port
 //! Go             ->                             they have all been made
 //!                <-              Go             and are closed here
 //! Ring           ->                             a ring of `libscif_ring` is to be made
 //!                <-              Go             and carries another conversation, the last one
 //! ```
-//! Either side may send `Failure` instead of any of these and the conversation is over. `Done` with a
-//! hash that is not the sender's means that the content was thrown away. Encoding and decoding only; what may follow what is decided in [`crate::server`] and [`crate::transfer`].
+//! Either side may send `Failure` instead of any message, and the conversation is over. `Done` with
+//! another hash than the sender's means that the content was thrown away. This module only encodes
+//! and decodes. [`crate::server`] and [`crate::transfer`] decide which message may follow which.
 
 mod fields;
 mod raw;
@@ -50,22 +51,22 @@ pub use window::Window;
 
 /// The version of the protocol; both sides must have the same.
 pub const VERSION: u16 = 1;
-/// The most bytes that may follow a header.
+/// Largest number of bytes behind a header.
 pub const LARGEST: usize = 64 * 1024;
-/// The bytes of a header.
+/// Size of a header in bytes.
 pub const HEADER: usize = 8;
-/// The longest path, as the kernel has it.
+/// The longest path, as in the kernel.
 pub const LONGEST_PATH: usize = 4096;
 /// The longest name of a file.
 pub const LONGEST_NAME: usize = 255;
 /// The longest text of a failure.
 pub const LONGEST_TEXT: usize = 1024;
-/// The most bytes of a ping.
+/// Largest number of bytes of a ping.
 pub const LARGEST_PING: usize = LARGEST;
 
 const MAGIC: [u8; 8] = *b"scifserv";
 
-/// A SHA-256.
+/// A SHA-256 hash.
 pub type Hash = [u8; 32];
 
 /// A message.
@@ -73,12 +74,12 @@ pub type Hash = [u8; 32];
 pub enum Message {
     /// The first message of either side.
     Hello {
-        /// The version the sender speaks.
+        /// The version of the sender.
         version: u16,
     },
-    /// The request failed, or is given up.
+    /// The request has failed, or the sender gives it up.
     Failure {
-        /// Why, for a person.
+        /// The reason, for a person.
         text: String,
     },
     /// Asks for a [`Message::Pong`].
@@ -88,80 +89,80 @@ pub enum Message {
     },
     /// The answer to [`Message::Ping`].
     Pong {
-        /// The bytes that came.
+        /// The bytes of the ping.
         bytes: Vec<u8>,
     },
-    /// Wants to send a file.
+    /// Asks to send a file.
     Put {
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
-        /// Its size.
+        /// The size of the file.
         size: u64,
-        /// Where to: a file, or a directory.
+        /// The target: a file, or a directory.
         path: Vec<u8>,
-        /// The name to use in a directory.
+        /// The name of the file in a directory.
         name: Vec<u8>,
     },
-    /// Wants to have a file.
+    /// Asks for a file.
     Get {
-        /// Which.
+        /// The path.
         path: Vec<u8>,
-        /// The window it is to be written to.
+        /// The window to write the file to.
         window: Window,
     },
-    /// Go ahead, into this window.
+    /// Accepts the request; the content goes into this window.
     Ready {
         /// The window.
         window: Window,
     },
-    /// There is such a file and it comes.
+    /// Announces the requested file.
     Found {
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
-        /// Its size.
+        /// The size of the file.
         size: u64,
     },
-    /// A buffer of the window has been filled.
+    /// Announces that a buffer of the window was filled.
     Chunk {
-        /// Counted from 0.
+        /// The number of the chunk, counted from 0.
         sequence: u64,
-        /// Bytes in the buffer.
+        /// Number of bytes in the buffer.
         length: u32,
     },
-    /// A buffer of the window may be filled again.
+    /// Allows to fill a buffer of the window again.
     Credit {
-        /// The chunk that was in it.
+        /// The number of the chunk that was in the buffer.
         sequence: u64,
     },
-    /// All has been sent.
+    /// Ends the content.
     End {
-        /// The hash of what has been sent.
+        /// The hash of the sent content.
         hash: Hash,
     },
-    /// All has arrived and is on disk, if the hash is that of [`Message::End`].
+    /// Confirms that all has arrived and is on disk, if the hash is that of [`Message::End`].
     Done {
-        /// The hash of what has arrived.
+        /// The hash of the received content.
         hash: Hash,
     },
-    /// Wants a window to measure with.
+    /// Asks for a window for measurements.
     Bench {
-        /// Its size.
+        /// The size of the window.
         size: u32,
     },
-    /// Messages to measure with follow.
+    /// Announces messages for measurements.
     Raw(Raw),
-    /// Go ahead; or, all is done.
+    /// Accepts a request; or confirms that all is done.
     Go,
-    /// Wants to make connections, to measure that.
+    /// Asks to make connections for a measurement.
     Accept {
-        /// How many.
+        /// Number of connections.
         count: u32,
     },
-    /// Wants to measure over a ring.
+    /// Asks to measure over a ring.
     Ring,
-    /// They are waited for.
+    /// Accepts connections.
     Listening {
-        /// On this port.
+        /// The port.
         port: u16,
     },
 }
@@ -170,12 +171,12 @@ pub enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     kind: u32,
-    /// The bytes that follow.
+    /// Number of bytes that follow.
     pub length: usize,
 }
 
 impl Header {
-    /// Decodes a header; the length is in bounds then.
+    /// Decodes a header. The length of the result is in bounds.
     pub fn decode(bytes: [u8; HEADER]) -> Result<Self, Malformed> {
         let mut fields = Fields(&bytes);
         let kind = fields.u32()?;
@@ -188,7 +189,7 @@ impl Header {
 }
 
 impl Message {
-    /// The bytes of the message, header and all.
+    /// Encodes the message, with its header.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(vec![0; HEADER]);
         let kind: u32 = match self {
@@ -278,7 +279,7 @@ impl Message {
         bytes
     }
 
-    /// Decodes what followed `header`.
+    /// Decodes the bytes behind `header`.
     pub fn decode(header: Header, payload: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(payload);
         let message = match header.kind {
@@ -350,7 +351,7 @@ impl Message {
         }
     }
 
-    /// What kind it is, for error messages.
+    /// Returns the kind of the message, for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "Hello",
@@ -375,7 +376,7 @@ impl Message {
     }
 }
 
-/// Text of a peer, without what could play tricks with a terminal.
+/// Returns text of a peer without characters that a terminal would interpret.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut clean = String::with_capacity(text.len());
@@ -389,7 +390,7 @@ fn printable(bytes: &[u8]) -> String {
     clean
 }
 
-/// As much of a text as fits.
+/// Returns as much of a text as fits.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {

@@ -2,10 +2,10 @@
 
 //! Page-aligned memory to register as a window.
 //!
-//! A peer may write to a window at any moment, so its memory is never seen through a Rust
-//! reference: bytes are copied in and out, and what was copied out is then the only thing that
-//! is looked at. Registration itself is in [`crate::device`]; a region may be dropped while it is
-//! registered, because the kernel keeps the pinned pages until the window goes.
+//! A peer may write to a window at any moment, so no Rust reference to its memory exists: bytes are
+//! copied in and out, and only the copy is examined. [`crate::device`] registers regions. A region
+//! may be dropped while it is registered, because the kernel keeps the pinned pages until the
+//! window goes.
 
 use rustix::mm::Advice;
 use rustix::mm::MapFlags;
@@ -20,14 +20,14 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// In what pages memory is wanted.
+/// The kind of pages of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// As the system is set up.
+    /// Pages as the system is set up.
     Any,
-    /// The smallest.
+    /// The smallest pages.
     Small,
-    /// Huge ones.
+    /// Huge pages.
     Huge,
 }
 
@@ -46,7 +46,7 @@ pub struct Region {
 // SAFETY: the mapping belongs to the object and not to a thread; bytes are only reached by raw
 // copies, for which any concurrent content is a valid value.
 unsafe impl Send for Region {}
-// SAFETY: see above; concurrent copies may see mixed bytes, as with a peer that writes.
+// SAFETY: as for `Send`; concurrent copies may see mixed bytes, as with a peer that writes.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -55,7 +55,7 @@ impl Region {
         Self::of_pages(length, Pages::Any)
     }
 
-    /// The same in pages of a size, as far as the kernel has them.
+    /// Allocates memory in pages of this kind, as far as the kernel has them.
     pub fn of_pages(length: usize, pages: Pages) -> io::Result<Self> {
         let region = Self::reserve(length)?;
         match pages {
@@ -67,7 +67,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Memory that is not there yet.
+    /// Reserves memory without allocating pages.
     fn reserve(length: usize) -> io::Result<Self> {
         let length = length
             .checked_next_multiple_of(page_size())
@@ -79,13 +79,13 @@ impl Region {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let start = NonNull::new(start?.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let region = Self { start, length };
-        // A child would otherwise take over or copy the pages the peer writes to.
+        // Without this a child would take over or copy the pages that the peer writes to.
         region.advise(Advice::LinuxDontFork)?;
         Ok(region)
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: the range is the mapping of this object, whose bytes nobody refers to.
+        // SAFETY: the range is the mapping of this object, and no reference to its bytes exists.
         Ok(unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.length, advice) }?)
     }
 
@@ -110,7 +110,7 @@ impl Region {
         Ok(())
     }
 
-    /// Copies bytes out of the region; what arrives in `bytes` does not change any more.
+    /// Copies bytes out of the region. The bytes in `bytes` do not change any more.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
         let from = self.check(offset, bytes.len())?;
         compiler_fence(Ordering::SeqCst);
@@ -120,7 +120,7 @@ impl Region {
         Ok(())
     }
 
-    /// The address of a range of the region, or EFAULT if it is not inside.
+    /// Returns the address of a range of the region, or EFAULT if the range is not inside.
     pub(crate) fn check(&self, offset: usize, length: usize) -> io::Result<*mut u8> {
         match offset.checked_add(length) {
             // SAFETY: `offset` is inside the mapping.
@@ -132,8 +132,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody refers to it any more. A window on it keeps the
-        // pages, not the mapping.
+        // SAFETY: this object owns the mapping, and no code refers to it any more. A window on it
+        // keeps the pages, not the mapping.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_stay_inside() {
+    fn copy_outside_the_region_is_refused() {
         let region = Region::new(1).unwrap();
         assert_eq!(region.len(), page_size());
         assert_eq!(region.address() as usize % page_size(), 0);

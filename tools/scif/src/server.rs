@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `scif serve` does for one client.
+//! The work of `scif serve` for one client.
 //!
-//! One request at a time; a request that fails is answered with the reason and ends the conversation.
-//! Nothing here takes a client's word for anything: see [`crate::confine`] for paths and
-//! [`crate::transfer`] for content. Listening and threads are in [`crate::command`].
+//! The server handles one request at a time. A request that fails is answered with the reason and
+//! ends the conversation. No value of a client is trusted: see [`crate::confine`] for paths and
+//! [`crate::transfer`] for content. [`crate::command`] listens and starts threads.
 
 pub mod measure;
 pub mod room;
@@ -29,33 +29,33 @@ use measure::Guest;
 use measure::Sleepers;
 use room::Room;
 use shares::Origin;
+use shares::ResourceKind;
 use shares::Share;
 use shares::Shares;
-use shares::What;
 use std::sync::Arc;
 
 /// The largest window a client may have for measurements.
 pub const LARGEST_BENCH: usize = 64 << 20;
 
-/// What is served.
+/// The service for all clients.
 #[derive(Debug)]
 pub struct Service {
     /// The folder.
     pub root: Root,
-    /// Files are only given away, none are taken.
+    /// Whether clients can get files and not put any.
     pub read_only: bool,
-    /// Clients may measure.
+    /// Whether clients may measure.
     pub bench: bool,
     /// Room for files that are put.
     pub room: Room,
-    /// What the clients of each node hold.
+    /// The resources that the clients of each node hold.
     pub shares: Shares,
     /// Threads whose client measures messages.
     pub sleepers: Sleepers,
 }
 
 impl Service {
-    /// A folder to be served.
+    /// Creates the service of a folder.
     pub fn new(root: Root, read_only: bool) -> Self {
         Self {
             root,
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-/// Serves one client until it goes. `log` is given one line for each request.
+/// Serves one client until it goes. Calls `log` with one line for each request.
 pub fn serve<T: Transport>(
     service: &Service,
     origin: Origin,
@@ -81,7 +81,7 @@ pub fn serve<T: Transport>(
     }
 }
 
-/// The refusal of a measurement that nobody has allowed.
+/// Returns the refusal of a measurement if the server was started without `--bench`.
 fn not_measuring() -> Error {
     Error::Refused("this server does not measure: start it with `scif serve --bench`".into())
 }
@@ -99,7 +99,7 @@ fn requests<T: Transport>(
         sleepers: &service.sleepers,
     };
     let mut bench = None;
-    // A client that measures makes all its connections, and then its windows.
+    // A client that measures first makes all its connections, and then its windows.
     let mut first = !service.bench;
     loop {
         session.set_activity(if first {
@@ -110,7 +110,7 @@ fn requests<T: Transport>(
         let message = match session.receive_within(session.patience(first)) {
             Ok(message) => message,
             Err(error @ Error::Lost { .. }) if first && error.timed_out() => return Err(error),
-            // The usual way of saying good-bye, and the one of a client that forgot to.
+            // This is the usual end of a conversation, whether or not the client announces it.
             Err(Error::Lost { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -137,7 +137,7 @@ fn requests<T: Transport>(
                 return Err(not_measuring());
             }
             Message::Bench { size } => {
-                // The one before goes first: a client has one window at a time.
+                // The former window goes first: a client has one window at a time.
                 drop(bench.take());
                 bench = Some(Bench::new(session, &guest, size)?);
             }
@@ -147,7 +147,7 @@ fn requests<T: Transport>(
     }
 }
 
-/// A file that a client wants to send: the fields of [`Message::Put`].
+/// A file that a client is about to send: the fields of [`Message::Put`].
 struct Announced {
     mode: u32,
     size: u64,
@@ -169,7 +169,7 @@ fn put<T: Transport>(
         ));
     }
     let Announced { mode, size, .. } = *announced;
-    let stored = service.shares.take(origin, What::Stored, size)?;
+    let stored = service.shares.take(origin, ResourceKind::Stored, size)?;
     let (mut file, path) = service.root.create(&announced.path, &announced.name)?;
     let mut coming = service.room.admit(&file, size)?;
     let receiver = Receiver::new(session, Some(size))?;
@@ -226,8 +226,9 @@ impl<'a, T: Transport> Bench<'a, T> {
                 "a window for measurements can have {LARGEST_BENCH} bytes, not {size}"
             )));
         }
-        let memory = guest.take(What::Memory, size as u64)?;
-        // In few pieces, as far as there are any: what is measured is the way, not the scatter.
+        let memory = guest.take(ResourceKind::Memory, size as u64)?;
+        // With huge pages, if the system has any, the memory consists of few pieces. So the client
+        // measures the transfer, and not the handling of scatter lists.
         let region = Region::of_pages(size.max(1), Pages::Huge)
             .map_err(Error::local("cannot allocate a window"))?;
         let region = Arc::new(region);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection on which messages are exchanged, and the first ones of it.
+//! A connection on which messages are exchanged, and the greeting.
 //!
-//! Turns the errors of a transport into what happened to whom, waits with a deadline always, and looks
-//! for the peer's own explanation when a connection breaks. What messages mean is decided above.
+//! A session turns errors of the transport into errors about the peer, waits with a deadline
+//! always, and searches for the peer's own explanation when a connection breaks. The modules above
+//! decide what messages mean.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -23,16 +24,16 @@ use std::time::Instant;
 
 use crate::device::Protection;
 
-/// How long a peer may be silent when it is its turn.
+/// Time within which a peer must answer.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the peer may take to say why its window is gone.
+/// Time within which the peer must give the reason why its window is gone.
 const REASON_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may take to greet, and then to say what it wants.
+/// Time within which a client must greet. It then has the same time for its first request.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the peer may take to get a whole file onto its disk.
+/// Time within which the peer must have written a whole file to its disk.
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// One end of a conversation.
@@ -56,7 +57,7 @@ impl<T: Bytes> Session<T> {
         }
     }
 
-    /// Sets how to find out whether the peer's node is gone, when the connection is.
+    /// Sets the function that tells whether the peer's node is gone, when the connection is.
     pub fn with_node_lost(mut self, node_lost: impl Fn() -> bool + Send + 'static) -> Self {
         self.node_lost = Box::new(node_lost);
         self
@@ -68,39 +69,39 @@ impl<T: Bytes> Session<T> {
         self
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
-    /// The connection, without the conversation.
+    /// Returns the connection, without the conversation.
     pub fn into_transport(self) -> T {
         self.transport
     }
 
-    /// The name of the peer.
+    /// Returns the name of the peer.
     pub fn peer(&self) -> &str {
         &self.peer
     }
 
-    /// Tells what goes on from now on, for errors.
+    /// Sets the present activity, for errors.
     pub fn set_activity(&self, activity: &'static str) {
         self.activity.set(activity);
     }
 
-    /// Greets the other side as the one who connected.
+    /// Greets the other side after connecting.
     pub fn greet(&self) -> Result<()> {
         self.send(&Message::Hello { version: VERSION })?;
         self.expect_greeting()
     }
 
-    /// Answers the greeting of one who connected.
+    /// Answers the greeting of a side that has connected.
     pub fn answer_greeting(&self) -> Result<()> {
         self.expect_greeting()?;
         self.send(&Message::Hello { version: VERSION })
     }
 
-    /// How long to wait for the peer's next message, or for its first.
+    /// Returns how long to wait for the peer's next message, or for its first.
     pub fn patience(&self, first: bool) -> Duration {
         match first {
             true => FIRST_TIMEOUT.min(self.timeout),
@@ -126,7 +127,7 @@ impl<T: Bytes> Session<T> {
             .map_err(|error| self.explain(error))
     }
 
-    /// Tells the peer that a request failed; that this fails as well changes nothing.
+    /// Tells the peer that a request failed. A failure of this message is ignored.
     pub fn send_failure(&self, error: &Error) {
         let text = error.to_string();
         let deadline = Instant::now() + self.timeout.min(Duration::from_secs(5));
@@ -140,7 +141,7 @@ impl<T: Bytes> Session<T> {
         self.receive_within(self.timeout)
     }
 
-    /// As [`Self::receive`], with a timeout of its own.
+    /// Receives a message like [`Self::receive`], with a timeout of its own.
     pub fn receive_within(&self, timeout: Duration) -> Result<Message> {
         let message = self.receive_any(Instant::now() + timeout)?;
         match message {
@@ -159,8 +160,9 @@ impl<T: Bytes> Session<T> {
         Message::decode(header, &payload).map_err(|error| self.protocol(error.to_string()))
     }
 
-    /// Says what a failed call on the connection means. The peer's own reason comes first, if it has
-    /// sent one: a peer that gives a request up takes its window away, and tells why at about that time.
+    /// Returns the error for a failed call on the connection. The peer's own reason comes first, if
+    /// the peer has sent one: a peer that gives up a request takes its window away, and sends the
+    /// reason at about that time.
     pub fn explain(&self, error: io::Error) -> Error {
         let wait = match error.raw_os_error() {
             Some(libc::EINTR) => return Error::Interrupted,
@@ -168,7 +170,7 @@ impl<T: Bytes> Session<T> {
             _ => Duration::ZERO,
         };
         let deadline = Instant::now() + wait;
-        // More than these cannot be on their way.
+        // No more messages than these can be in flight.
         for _ in 0..64 {
             match self.receive_any(deadline) {
                 Ok(Message::Failure { text }) => return self.says(text),
@@ -198,7 +200,7 @@ impl<T: Bytes> Session<T> {
                 source: io::Error::from_raw_os_error(libc::ETIMEDOUT),
             },
             _ => Error::Local {
-                what: format!(
+                failure: format!(
                     "the connection to {} failed during {}",
                     self.peer,
                     self.activity.get()
@@ -215,12 +217,12 @@ impl<T: Bytes> Session<T> {
         }
     }
 
-    /// An error for a message that must not come now.
+    /// Returns the error for a message that must not come now.
     pub fn unexpected(&self, message: &Message) -> Error {
         self.protocol(format!("{} came out of turn", message.name()))
     }
 
-    /// An error for a peer that breaks the protocol.
+    /// Returns the error for a peer that breaks the protocol.
     pub fn protocol(&self, text: impl Into<String>) -> Error {
         Error::Protocol {
             peer: self.peer.clone(),
@@ -230,7 +232,7 @@ impl<T: Bytes> Session<T> {
 }
 
 impl<T: Transport> Session<T> {
-    /// Registers memory, explaining the limit that is in the way usually.
+    /// Registers memory. The error explains the usual limit.
     pub fn register(&self, region: &Arc<Region>, protection: Protection) -> Result<i64> {
         self.transport
             .register(region, protection)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A TCP connection, for comparison: what measures SCIF's messages measures these as well.
+//! A TCP connection, for comparison: the measurements of SCIF's messages work over it, too.
 //!
-//! It carries bytes and has no windows, so nobody can copy files over it.
+//! It carries bytes and has no windows, so files can't be copied over it.
 
 use crate::transport::Bytes;
 use crate::transport::Listener;
@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use std::time::Instant;
 
-/// No call sleeps longer.
+/// Longest time that a call sleeps.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A connected socket.
@@ -39,14 +39,14 @@ impl Tcp {
 
     /// Wraps a socket that was accepted.
     pub fn new(socket: TcpStream) -> io::Result<Self> {
-        // As SCIF does: what is sent goes.
+        // As in SCIF, sent bytes leave at once.
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(LONGEST_WAIT))?;
         socket.set_write_timeout(Some(LONGEST_WAIT))?;
         Ok(Self { socket })
     }
 
-    /// Moves `length` bytes by non-blocking calls of `some`, which is given how many are done.
+    /// Moves `length` bytes by non-blocking calls of `some`, which gets the number of bytes done.
     fn poll(
         length: usize,
         mut some: impl FnMut(usize) -> rustix::io::Result<usize>,
@@ -71,7 +71,7 @@ impl Tcp {
     }
 }
 
-/// An error as SCIF's connections have it.
+/// Translates an error to that of a SCIF connection.
 fn as_scif(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_arrive_and_an_end_is_one() {
+    fn tcp_bytes_arrive_and_close_is_econnreset() {
         let listener = TcpPort::new([127, 0, 0, 1].into()).unwrap();
         let here = Tcp::connect(([127, 0, 0, 1], listener.port()).into()).unwrap();
         let deadline = Instant::now() + LONGEST_WAIT;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes() {
+    fn accept_without_a_client_times_out() {
         let listener = TcpPort::new([127, 0, 0, 1].into()).unwrap();
         let error = listener.accept(Instant::now()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

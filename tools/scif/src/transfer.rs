@@ -3,10 +3,10 @@
 //! Moving the content of one file, in either direction.
 //!
 //! The receiver offers a window of a few buffers. The sender reads the file into a buffer of its
-//! own while DMA moves the one before into the receiver's window, and announces each when its
-//! fence has passed. The receiver copies an announced buffer out of the window once, hashes and
-//! writes that copy, and returns the buffer as a credit. Nothing that a peer says is believed
-//! beyond what was agreed: order, lengths, total.
+//! own while DMA moves the buffer before into the receiver's window. When its fence has passed, the
+//! sender announces the buffer. The receiver copies an announced buffer out of the window once,
+//! hashes and writes that copy, and returns the buffer as a credit. Neither side trusts its peer
+//! beyond the agreement: order, lengths and total are checked.
 
 use crate::device::Mark;
 use crate::device::Protection;
@@ -35,16 +35,17 @@ pub const BUFFER: usize = 1 << 20;
 /// The buffers of a receiver.
 pub const BUFFERS: usize = 4;
 
-/// The buffers of a sender: one being filled, one on its way.
+/// The buffers of a sender: one is being filled, one is in flight.
 const OWN_BUFFERS: usize = 2;
 
-/// How much is copied out of a window at a time: stays in the cache until it is hashed and written.
+/// Size of the pieces that are copied out of a window: a piece stays in the cache until it is
+/// hashed and written.
 const PIECE: usize = 128 * 1024;
 
-/// Told how many bytes more have been moved.
+/// A callback that gets the number of bytes moved since the last call.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
-/// Tells the peer why a request ends here, unless it knows; the conversation is over then.
+/// Tells the peer why a request ends here, unless the peer knows. The conversation is over then.
 pub fn tell<T: Transport>(session: &Session<T>, error: &Error) {
     match error {
         Error::Peer { .. }
@@ -55,7 +56,7 @@ pub fn tell<T: Transport>(session: &Session<T>, error: &Error) {
     }
 }
 
-/// A hash as people write it.
+/// Returns a hash as people write it.
 pub fn hexadecimal(hash: &Hash) -> String {
     hash.iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
@@ -76,7 +77,7 @@ struct Sender<'a, T> {
 }
 
 impl<T: Transport> Sender<'_, T> {
-    /// Waits for the oldest copy and tells the receiver of it.
+    /// Waits for the oldest copy and announces it to the receiver.
     fn announce(&mut self) -> Result<()> {
         let Some((mark, length)) = self.flying.pop_front() else {
             return Ok(());
@@ -124,9 +125,9 @@ impl<T: Transport> Sender<'_, T> {
     }
 }
 
-/// Sends the `size` bytes of `source` into the peer's window. Returns the hash of what was sent.
+/// Sends the `size` bytes of `source` into the peer's window. Returns the hash of the sent bytes.
 ///
-/// An error is not told to the peer: [`tell`] does that.
+/// The caller must report an error to the peer by [`tell`].
 pub fn send_content<T: Transport>(
     session: &Session<T>,
     source: &mut impl Read,
@@ -140,7 +141,8 @@ pub fn send_content<T: Transport>(
     );
     let local = session.register(&region, Protection::Read)?;
     let sent = send_registered(session, source, size, window, &region, local, progress);
-    // Not to be missed: the next transfer of this connection registers anew.
+    // This must not fail unnoticed: the next transfer of the connection registers a buffer of its
+    // own.
     let ended = session.transport().unregister(local, region.len());
     let hash = sent?;
     ended.map_err(|error| session.explain(error))?;
@@ -184,7 +186,7 @@ fn send_registered<T: Transport>(
             filled += piece.len();
         }
         sender.start(local + slot as i64, length)?;
-        // The other buffer is filled next, so its copy must be over by then.
+        // The other buffer is filled next, so its copy must be complete by then.
         while sender.flying.len() >= OWN_BUFFERS {
             sender.announce()?;
         }
@@ -217,7 +219,7 @@ fn send_registered<T: Transport>(
 
 fn changed(how: &str) -> Error {
     Error::Refused(format!(
-        "the file became {how} while it was being sent: copy it again when nobody writes to it"
+        "the file became {how} while it was being sent: copy it again when no program writes to it"
     ))
 }
 
@@ -225,7 +227,7 @@ fn shrunk(error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         changed("shorter")
     } else {
-        Error::local("cannot read the file")(error)
+        Error::local("cannot read the file to send")(error)
     }
 }
 
@@ -244,7 +246,7 @@ pub struct Receiver<'a, T: Transport> {
 }
 
 impl<'a, T: Transport> Receiver<'a, T> {
-    /// Registers buffers enough for a file of `size` bytes, if that is known.
+    /// Registers buffers for a file of `size` bytes, if the size is known.
     pub fn new(session: &'a Session<T>, size: Option<u64>) -> Result<Self> {
         let size = size.and_then(|size| usize::try_from(size).ok());
         let buffer = size.map_or(BUFFER, |size| size.clamp(1, BUFFER));
@@ -265,15 +267,15 @@ impl<'a, T: Transport> Receiver<'a, T> {
         })
     }
 
-    /// What to tell the sender.
+    /// Returns the window for the sender.
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Receives `size` bytes into `target`; returns their hash, which is the sender's as well.
+    /// Receives `size` bytes into `target`. Returns their hash, which is the sender's as well.
     ///
-    /// [`Message::Done`] is left to the caller, who sends it when the file has its name, and so are
-    /// errors: [`tell`].
+    /// The caller sends [`Message::Done`] when the file has its name, and reports errors by
+    /// [`tell`].
     pub fn receive(
         &self,
         target: &mut impl Write,
@@ -317,7 +319,7 @@ impl<'a, T: Transport> Receiver<'a, T> {
                 Message::End { hash: sent } => {
                     let received: Hash = hash.finalize().into();
                     if received != sent {
-                        // Tells the sender the same: see `protocol`.
+                        // The message tells the sender of the mismatch: see `protocol`.
                         session.send(&Message::Done { hash: received })?;
                         return Err(mismatch(&sent, &received));
                     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the protocol needs of a connection, and the connection that SCIF gives.
+//! The interface of a connection that the protocol needs, and its implementation by SCIF.
 //!
-//! The protocol is written against [`Transport`], and what needs no windows against [`Bytes`], so that it runs on any machine in the tests (see
-//! [`crate::in_process`]). [`Connection`] adds deadlines and cancellation to an endpoint; it never
-//! sleeps in a blocking send or receive, so that a silent peer or Ctrl-C ends every wait, except where such calls
-//! are what is measured.
+//! The protocol is written against [`Transport`], and its parts without windows against [`Bytes`],
+//! so the tests run on any machine (see [`crate::in_process`]). [`Connection`] adds deadlines and
+//! cancellation to an endpoint. It never sleeps in a blocking send or receive, so that Ctrl-C or
+//! the deadline for a silent peer ends every wait. The only exceptions are calls that are measured.
 
 use crate::cancel::Cancel;
 use crate::device::Endpoint;
@@ -24,19 +24,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How one waits for the peer while one measures.
+/// The way to wait for the peer during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// In a call that sleeps. Neither a deadline nor [`Cancel`] ends it, only the peer.
+    /// Waits in a call that sleeps. Only the peer ends the call, neither a deadline nor [`Cancel`].
     Sleeping,
-    /// By asking again and again.
+    /// Waits by polling.
     Polling,
 }
 
-/// A connection as far as it carries bytes.
+/// A connection that carries bytes.
 ///
-/// Errors carry error numbers: ECONNRESET or ENODEV if the peer is gone, EINTR if cancelled; a deadline
-/// that passes is `TimedOut`.
+/// Errors carry error numbers: ECONNRESET or ENODEV if the peer is gone, EINTR if cancelled; a
+/// deadline that passes is `TimedOut`.
 pub trait Bytes {
     /// A place where connections of the same kind arrive.
     type Listener: Listener;
@@ -45,26 +45,26 @@ pub trait Bytes {
     fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
     /// Receives exactly as many bytes as fit.
     fn recv(&self, bytes: &mut [u8], deadline: Instant) -> io::Result<()>;
-    /// Sends all bytes by as few calls as there can be, to measure these.
+    /// Sends all bytes by as few calls as possible, to measure these calls.
     fn send_measured(&self, bytes: &[u8], wait: Wait) -> io::Result<()>;
-    /// Receives exactly as many bytes as fit, likewise.
+    /// Receives exactly as many bytes as fit by as few calls as possible, to measure these calls.
     fn recv_measured(&self, bytes: &mut [u8], wait: Wait) -> io::Result<()>;
     /// Listens on any free port.
     fn listen(&self, backlog: i32) -> io::Result<Self::Listener>;
-    /// The connection of SCIF that this is, if it is one.
+    /// Returns the SCIF connection, if this is one.
     fn scif(&self) -> Option<&Connection> {
         None
     }
 }
 
-/// Takes connections to hold them, and no more.
+/// A listener that takes connections to hold them, and no more.
 pub trait Listener {
     /// The connections of this kind.
     type Connection;
 
     /// The port.
     fn port(&self) -> u16;
-    /// Waits for the next one.
+    /// Waits for the next connection.
     fn accept(&self, deadline: Instant) -> io::Result<Self::Connection>;
 }
 
@@ -81,7 +81,7 @@ pub trait Transport: Bytes {
         protection: Protection,
         offset: i64,
     ) -> io::Result<()>;
-    /// Ends the window at `offset`.
+    /// Unregisters the window at `offset`.
     fn unregister(&self, offset: i64, length: usize) -> io::Result<()>;
     /// Copies from the own window at `local` to the peer's at `remote`.
     fn write_to(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()>;
@@ -93,10 +93,10 @@ pub trait Transport: Bytes {
     fn wait(&self, mark: Mark) -> io::Result<()>;
 }
 
-/// One who polls looks for a signal after so many calls in vain.
+/// Number of polls in vain after which a poller checks for a signal.
 const LOOK_UP: u64 = 1 << 14;
 
-/// And gives up after so many.
+/// Number of polls in vain after which a poller gives up.
 const LONGEST_POLL: u64 = 1 << 26;
 
 /// A connected endpoint.
@@ -130,7 +130,7 @@ impl Connection {
         loop {
             match connection.endpoint.connect(peer) {
                 Ok(_) => break,
-                // EALREADY is not the driver's word today; it would mean the same.
+                // The driver does not return EALREADY today; it would have the same meaning.
                 Err(error)
                     if matches!(
                         error.raw_os_error(),
@@ -151,7 +151,7 @@ impl Connection {
         Self { endpoint, cancel }
     }
 
-    /// The endpoint.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -172,7 +172,7 @@ impl Connection {
         self.cancel.as_ref().is_some_and(Cancel::is_set)
     }
 
-    /// Moves `length` bytes by non-blocking calls of `some`, which is given how many are done.
+    /// Moves `length` bytes by non-blocking calls of `some`, which gets the number of bytes done.
     fn all(
         &self,
         length: usize,
@@ -193,7 +193,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves `length` bytes by `some`, which is given how many are done and whether to sleep.
+    /// Moves `length` bytes by `some`, which gets the number of bytes done and whether to sleep.
     #[inline]
     pub(crate) fn all_measured(
         &self,
@@ -205,7 +205,7 @@ impl Connection {
         let mut idle = 0;
         while done < length {
             match some(done, wait == Wait::Sleeping) {
-                // A blocking call moves less only when the connection ends.
+                // A blocking call moves fewer bytes only when the connection ends.
                 Ok(0) if wait == Wait::Sleeping => {
                     return Err(io::Error::from_raw_os_error(libc::ECONNRESET));
                 }
@@ -226,7 +226,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What one who polls looks for from time to time.
+    /// Checks for cancellation and for the limit of a poller.
     fn look_up(&self, idle: u64) -> io::Result<()> {
         if self.cancelled() {
             return Err(io::Error::from_raw_os_error(libc::EINTR));
@@ -347,7 +347,7 @@ impl Transport for Connection {
     }
 }
 
-/// Waits until there is something to read or to accept.
+/// Waits until `file` is readable, or has a connection to accept.
 pub(crate) fn readable(file: impl AsFd, deadline: Instant) -> io::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec {

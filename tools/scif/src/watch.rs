@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is to see of SCIF on this machine, put together from where the kernel shows it.
+//! The state of SCIF on this machine, merged from the places where the kernel shows it.
 //!
-//! - the nodes: `/sys/bus/scif_peer/devices`, which everybody may read;
-//! - endpoints and their connections: `fdinfo` of the open files of processes, as far as the caller
-//!   may look into them; all of them, also those of the kernel, are in debugfs, which is root's;
-//! - links, pinned memory, counters and nodes that were lost: in debugfs only.
+//! - the nodes: `/sys/bus/scif_peer/devices`, which every user may read;
+//! - the network devices: `/sys/class/net`, and netlink for their addresses;
+//! - endpoints and their connections: `fdinfo` of the open files of processes that the caller may
+//!   inspect; debugfs has all endpoints, also those of the kernel, for root;
+//! - links, pinned memory, counters and lost nodes: in debugfs only.
 //!
-//! What is not there, or may not be read, is missing from the picture; that is no error as long as
-//! the module is loaded. Newer modules may show more than is understood here.
+//! A part that is absent, or that the caller may not read, is missing from the picture. That is no
+//! error as long as the module is loaded. Newer modules may show more than this module understands.
 
+pub mod addresses;
 pub mod endpoint;
+pub mod network;
 pub mod node;
 pub mod processes;
 pub mod rates;
@@ -25,13 +28,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use table::Row;
 
-/// Where to look.
+/// The places to read.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The processes.
+    /// The folder of the processes.
     pub proc: PathBuf,
-    /// The bus of the nodes.
+    /// The folder of the nodes' bus.
     pub bus: PathBuf,
+    /// The folder of the network devices.
+    pub network: PathBuf,
     /// The module's folder in debugfs.
     pub debugfs: PathBuf,
 }
@@ -41,79 +46,82 @@ impl Default for Places {
         Self {
             proc: "/proc".into(),
             bus: "/sys/bus/scif_peer/devices".into(),
+            network: "/sys/class/net".into(),
             debugfs: "/sys/kernel/debug/scif".into(),
         }
     }
 }
 
-/// A way to a node, whether or not anybody answers on it.
+/// A link to a node, whether or not a node answers on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Link {
-    /// Its name.
+    /// The name.
     pub link: String,
     /// `down`, `offering`, `up` or `changing`.
     pub state: String,
-    /// Who is there.
+    /// The node at the other end.
     pub node: Option<u16>,
-    /// How the memory there is reached.
+    /// The mode in which this node reaches the memory there.
     pub aperture: Option<String>,
-    /// How much of it.
+    /// Bytes of the other node's memory that this node reaches.
     pub aperture_bytes: Option<u64>,
-    /// How many DMA engines copy.
+    /// Number of DMA engines that copy.
     pub engines: Option<u64>,
-    /// How the node there reaches the memory here, or will.
+    /// The way in which the node there reaches the memory here, or will.
     pub own: Option<Own>,
 }
 
 /// The aperture over this node's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Own {
-    /// How it leads there.
+    /// The mode of the aperture.
     pub aperture: String,
-    /// How large it is.
+    /// The size of the aperture.
     pub bytes: u64,
-    /// How much of it registered memory takes, if memory takes any of it.
+    /// The part that registered memory takes, if memory takes any.
     pub windows: Option<u64>,
-    /// How much of it rings take.
+    /// The part that rings take.
     pub rings: Option<u64>,
-    /// Whether the other node reaches what is given to it and nothing else.
+    /// Whether the other node reaches only the memory that is given to it.
     pub is_guarded: bool,
-    /// Why it is as it is.
+    /// The reason for the mode.
     pub reason: Option<String>,
 }
 
-/// What a process has pinned.
+/// The memory that a process has pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pins {
     /// The process; it may have ended.
     pub pid: u32,
-    /// Its user.
+    /// The user.
     pub uid: u32,
-    /// What it was called.
+    /// The name of the process.
     pub name: String,
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What there is to see, at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Picture {
     /// The nodes, by id.
     pub nodes: Vec<Node>,
-    /// The links, if the caller may know.
+    /// The network devices of peers, by node.
+    pub networks: Vec<network::Device>,
+    /// The links, if the caller may see them.
     pub links: Option<Vec<Link>>,
     /// The endpoints that the caller may see.
     pub endpoints: Vec<Endpoint>,
-    /// Whether those are all.
+    /// Whether these are all endpoints.
     pub all_endpoints: bool,
-    /// Who has pinned memory, if the caller may know.
+    /// The processes with pinned memory, if the caller may see them.
     pub pins: Option<Vec<Pins>>,
-    /// What the module counts, if the caller may know.
+    /// The counters of the module, if the caller may see them.
     pub counters: Option<BTreeMap<String, u64>>,
 }
 
 impl Picture {
-    /// Looks around.
+    /// Reads the state.
     pub fn take(places: &Places) -> Result<Self> {
         let read = |name: &str| std::fs::read_to_string(places.debugfs.join(name)).ok();
         let mut nodes = node::read(&places.bus).map_err(|source| Error::NotLoaded {
@@ -132,6 +140,7 @@ impl Picture {
         };
         Ok(Self {
             nodes,
+            networks: network::read_with_addresses(&places.network),
             links: read("links").map(|text| links(&text)),
             endpoints,
             all_endpoints: all.is_some(),
@@ -164,7 +173,7 @@ fn own(row: &Row<'_>) -> Option<Own> {
     })
 }
 
-/// The links as the file of that name in debugfs has them.
+/// Parses the file of the links in debugfs.
 pub fn links(text: &str) -> Vec<Link> {
     table::rows(text).filter_map(link).collect()
 }
@@ -192,7 +201,7 @@ pub mod tests {
     use std::fs::write;
     use std::path::Path;
 
-    /// Writes files below a folder, and the folders that they are in.
+    /// Writes files below a folder, and makes their folders.
     pub fn write_all(root: &Path, files: &[(&str, &str)]) {
         for (name, text) in files {
             let path = root.join(name);
@@ -205,12 +214,13 @@ pub mod tests {
         Places {
             proc: root.join("proc"),
             bus: root.join("bus"),
+            network: root.join("net"),
             debugfs: root.join("debugfs"),
         }
     }
 
     #[test]
-    fn root_sees_everything() {
+    fn root_sees_all_sources() {
         let root = tempfile::tempdir().unwrap();
         write_all(
             root.path(),
@@ -241,9 +251,11 @@ pub mod tests {
                 ),
             ],
         );
+        network::tests::write_device(&root.path().join("net"), "scif0", 3);
         let picture = Picture::take(&places(root.path())).unwrap();
         assert_eq!(picture.nodes.len(), 2);
         assert_eq!(picture.nodes[1].state, "lost");
+        assert_eq!(picture.networks[0].name, "scif0");
         let links = picture.links.unwrap();
         assert_eq!(links[0].aperture_bytes, Some(4096));
         assert_eq!((links[1].state.as_str(), links[1].node), ("offering", None));
@@ -255,12 +267,12 @@ pub mod tests {
         assert_eq!(picture.endpoints[0].name.as_deref(), Some("my prog"));
         assert_eq!(picture.endpoints[1].pid, None);
         assert_eq!(picture.pins.unwrap()[0].bytes, 8192);
-        // One that is no count is left out.
+        // A value that is no number is left out.
         assert_eq!(picture.counters.unwrap().len(), 2);
     }
 
     #[test]
-    fn others_see_what_they_may() {
+    fn unprivileged_user_sees_only_permitted_sources() {
         let root = tempfile::tempdir().unwrap();
         write_all(
             root.path(),
@@ -276,7 +288,7 @@ pub mod tests {
     }
 
     #[test]
-    fn without_the_module_there_is_advice() {
+    fn missing_module_gives_advice() {
         let root = tempfile::tempdir().unwrap();
         let error = Picture::take(&places(root.path())).unwrap_err();
         assert_eq!(error.exit_status(), 7);

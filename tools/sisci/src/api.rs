@@ -2,8 +2,8 @@
 
 //! Safe calls of libsisci: a type for each resource, which releases it when it is dropped.
 //!
-//! Memory that others write to is reached by raw copies and volatile loads only: no reference to it
-//! exists.
+//! Memory that other nodes write to is accessed by raw copies and volatile loads only: no reference
+//! to it exists.
 
 mod interrupts;
 mod memory;
@@ -23,13 +23,13 @@ pub use memory::Sequence;
 /// Adapter 0 is the only one.
 const ADAPTER: u32 = 0;
 
-/// A handle. The library takes any from any thread.
+/// A handle. The library accepts a handle from any thread.
 #[derive(Clone, Copy, Debug)]
 struct Handle(ffi::Handle);
 
-// SAFETY: See there.
+// SAFETY: The library accepts a handle from any thread.
 unsafe impl Send for Handle {}
-// SAFETY: See there.
+// SAFETY: The library accepts a handle from any thread.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -42,52 +42,52 @@ pub struct Sisci {
     device: Handle,
 }
 
-/// What `SCIQuery()` says of DMA, `sci_dma_capabilities_t`.
+/// The answer of `SCIQuery()` about DMA, `sci_dma_capabilities_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct DmaCapabilities {
-    /// Engines that can be told apart.
+    /// Number of engines that can be told apart.
     pub channels: u32,
-    /// Bytes of a transfer.
+    /// Largest size of a transfer in bytes.
     pub max_transfer_size: u32,
-    /// Entries of a vector.
+    /// Largest number of entries of a vector.
     pub max_vector_length: u32,
-    /// Whether it copies to other nodes.
+    /// Whether DMA copies to other nodes.
     pub push: u32,
-    /// Whether it copies from them.
+    /// Whether DMA copies from other nodes.
     pub pull: u32,
-    /// Whether it copies between them.
+    /// Whether DMA copies between other nodes.
     pub remote_to_remote: u32,
-    /// What offsets and sizes have to be multiples of.
+    /// Offsets and sizes must be multiples of this.
     pub min_align: u32,
-    /// What they are best multiples of.
+    /// Offsets and sizes that are multiples of this are best.
     pub suggested_align: u32,
 }
 
 impl Sisci {
-    /// Opens all.
+    /// Initializes the library and opens a virtual device.
     pub fn open() -> Result<Arc<Self>> {
         let mut this = Self {
             functions: ffi::load().map_err(|looked| Error::NoLibrary { looked })?,
             device: Handle::NONE,
         };
         this.call("cannot initialize libsisci", |functions, error| {
-            // SAFETY: The place can be written to.
+            // SAFETY: The error can be written to.
             unsafe { (functions.SCIInitialize)(0, error) }
         })?;
         let mut device = null_mut();
         this.call("cannot open a virtual device", |functions, error| {
-            // SAFETY: As above.
+            // SAFETY: The handle and the error can be written to.
             unsafe { (functions.SCIOpen)(&mut device, 0, error) }
         })?;
         this.device = Handle(device);
         Ok(Arc::new(this))
     }
 
-    /// Calls a function, which is given a place for its error.
+    /// Calls a function with a place for its error.
     fn call<T>(
         &self,
-        what: impl std::fmt::Display,
+        failure: impl std::fmt::Display,
         function: impl FnOnce(&Functions, ffi::ErrorPlace) -> T,
     ) -> Result<T> {
         let mut code = ffi::OK;
@@ -95,21 +95,21 @@ impl Sisci {
         match code {
             ffi::OK => Ok(result),
             code => Err(Error::Sisci {
-                what: what.to_string(),
+                failure: failure.to_string(),
                 code,
                 text: self.words(code),
             }),
         }
     }
 
-    /// An error in words.
+    /// Returns the text of an error.
     fn words(&self, code: u32) -> String {
-        // SAFETY: It is a string that is there as long as the library, see SCIGetErrorString(3).
+        // SAFETY: The string exists as long as the library, see SCIGetErrorString(3).
         let text = unsafe { CStr::from_ptr((self.functions.SCIGetErrorString)(code)) };
         text.to_string_lossy().into_owned()
     }
 
-    /// A string of `SCIQuery()`.
+    /// Queries a string by `SCIQuery()`.
     pub fn string(&self, command: u32) -> Result<String> {
         let mut room = [0u8; 256];
         let mut query = ffi::QueryString {
@@ -117,14 +117,14 @@ impl Sisci {
             length: room.len() as u32,
         };
         self.call("cannot ask the library what it is", |functions, error| {
-            // SAFETY: The structure is that of the command, and has that room.
+            // SAFETY: The structure is that of the command, and its room is `length` bytes.
             unsafe { (functions.SCIQuery)(command, (&raw mut query).cast(), 0, error) }
         })?;
         let end = room.iter().position(|byte| *byte == 0);
         Ok(String::from_utf8_lossy(&room[..end.unwrap_or(0)]).into_owned())
     }
 
-    /// A number of `SCI_Q_ADAPTER`; `None` if the library cannot say.
+    /// Queries a number of `SCI_Q_ADAPTER`. Returns `None` if the library can't tell.
     pub fn adapter(&self, subcommand: u32) -> Result<Option<u32>> {
         let mut answer = 0u32;
         let mut query = ffi::QueryAdapter {
@@ -135,7 +135,7 @@ impl Sisci {
         };
         let asked = self.call("cannot ask for the adapter", |functions, error| {
             let query = (&raw mut query).cast();
-            // SAFETY: The structure is that of the command; it leads to an unsigned int.
+            // SAFETY: The structure is that of the command; it points to an unsigned int.
             unsafe { (functions.SCIQuery)(ffi::QUERY_ADAPTER, query, 0, error) }
         });
         match asked {
@@ -148,7 +148,7 @@ impl Sisci {
         }
     }
 
-    /// What DMA can do.
+    /// Queries the capabilities of DMA.
     pub fn dma(&self) -> Result<DmaCapabilities> {
         let mut answer = DmaCapabilities::default();
         let mut query = ffi::QueryDma {
@@ -158,16 +158,17 @@ impl Sisci {
         };
         self.call("cannot ask what DMA can do", |functions, error| {
             let query = (&raw mut query).cast();
-            // SAFETY: The structure is that of the command; it leads to the one for the answer.
+            // SAFETY: The structure is that of the command; it points to the structure for the
+            // answer.
             unsafe { (functions.SCIQuery)(ffi::QUERY_DMA, query, 0, error) }
         })?;
         Ok(answer)
     }
 
-    /// Why a node is out of reach; `None` if it is not.
+    /// Returns why a node is out of reach; `None` if it is not.
     pub fn probe(&self, node: u32) -> Option<String> {
         let probed = self.call("", |functions, error| {
-            // SAFETY: The place can be written to.
+            // SAFETY: The error can be written to.
             unsafe { (functions.SCIProbeNode)(self.device.0, ADAPTER, node, 0, error) }
         });
         match probed {
@@ -180,7 +181,8 @@ impl Sisci {
 impl Drop for Sisci {
     fn drop(&mut self) {
         if !self.device.0.is_null() {
-            // SAFETY: It is called once, and all else is released: each resource keeps this object.
+            // SAFETY: The drop happens once, and all resources are released: each keeps this
+            // object.
             unsafe {
                 (self.functions.SCIClose)(self.device.0, 0, null_mut());
                 (self.functions.SCITerminate)();
@@ -200,44 +202,44 @@ macro_rules! resource {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: It is ours, and released once.
+                // SAFETY: This object owns the handle, and releases it once.
                 unsafe { (self.sisci.functions.$release)(self.handle.0, 0, null_mut()) };
             }
         }
     };
 }
 resource!(
-    /// Memory of this node.
+    /// A segment of this node.
     LocalSegment,
     SCIRemoveSegment
 );
 resource!(
-    /// Memory of another one.
+    /// A segment of another node.
     RemoteSegment,
     SCIDisconnectSegment
 );
 resource!(
-    /// Makes DMA transfers.
+    /// A queue that makes DMA transfers.
     DmaQueue,
     SCIRemoveDMAQueue
 );
 resource!(
-    /// Can be triggered.
+    /// An interrupt of this node, which other nodes can trigger.
     LocalInterrupt,
     SCIRemoveInterrupt
 );
 resource!(
-    /// Triggers one of another node.
+    /// An interrupt of another node, which this node can trigger.
     RemoteInterrupt,
     SCIDisconnectInterrupt
 );
 resource!(
-    /// Can be sent messages to.
+    /// A data interrupt of this node, to which other nodes can send messages.
     LocalDataInterrupt,
     SCIRemoveDataInterrupt
 );
 resource!(
-    /// Sends messages to one of another node.
+    /// A data interrupt of another node, to which this node can send messages.
     RemoteDataInterrupt,
     SCIDisconnectDataInterrupt
 );

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `sisci-bench`: how fast it is, by tests whose names users of SISCI know.
+//! `sisci-bench`: measures the speed of SISCI, by tests whose names SISCI's users know.
 //!
-//! Steps are measured by the same code as those of `scif bench`, several rounds of all tests in turn, of
-//! which the medians count: then a slow moment of the machine is in all of them, or in none. With
-//! `--reference` the calls of SCIF that each figure stands on are measured in between.
+//! The code of `scif bench` measures the steps. There are several rounds of all tests in turn, of
+//! which the medians count: so a slow moment of the machine affects all tests, or none. With
+//! `--reference` the calls of SCIF below each figure are measured in between.
 
 mod arguments;
 mod broadcast;
@@ -39,16 +39,16 @@ use test::Test;
 
 const EXAMPLES: &str = "\
 Examples:
-  sisci-bench server                    on node 8, for all that follows
-  sisci-bench all 8                     everything, about a minute
-  sisci-bench scibench2 8 --sizes 8,4K  stores by the processor
+  sisci-bench server                    on node 8: answer all commands below
+  sisci-bench all 8                     all tests, about a minute
+  sisci-bench scibench2 8 --sizes 8,4K  stores by the CPU
   sisci-bench all 8 --reference --plots /tmp/plots
-                                        beside the calls of SCIF, for which `scif serve
-                                        --bench` has to run on node 8, too; with charts";
+                                        all tests, the calls of SCIF below them, and charts;
+                                        node 8 must also run `scif serve --bench`";
 
-/// How fast segments, DMA and interrupts are
+/// Measure segments, DMA and interrupts
 ///
-/// One node runs the server, another one a test. Medians of several rounds are printed.
+/// One node runs the server, another node runs a test. The test prints medians of several rounds.
 #[derive(Debug, Parser)]
 #[command(name = "sisci-bench", version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS_HELP}"))]
 pub struct Arguments {
@@ -58,9 +58,9 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer the tests of other nodes, until it is interrupted
+    /// Answer the tests of other nodes, until interrupted
     Server(server::Arguments),
-    /// Stores by the processor: throughput and latency by size
+    /// Stores by the CPU: throughput and latency by size
     #[command(name = "scibench2")]
     Scibench2(Client),
     /// Ping-pong through shared memory, by size
@@ -75,10 +75,10 @@ enum Command {
     /// Broadcast segments: throughput by size
     #[command(name = "reflective_bench")]
     Broadcast(Client),
-    /// What SCICheckSequence() costs
+    /// The cost of SCICheckSequence()
     #[command(name = "sequence")]
     Sequence(Client),
-    /// All of these
+    /// All tests
     #[command(name = "all")]
     All(Client),
 }
@@ -173,7 +173,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         Arguments::command().debug_assert();
     }
 }

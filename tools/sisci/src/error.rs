@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong, in words for the person at the terminal, and as an exit status.
+//! The errors of the tools, in words for the person at the terminal, and as exit statuses.
 
 use std::process::ExitCode;
 
@@ -13,28 +13,28 @@ use crate::ffi;
 /// A failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no library.
+    /// The library can't be found.
     #[error(
         "cannot find libsisci.so ({looked}): install it (make sisci_install), or set DISPREFIX to the folder it was installed in"
     )]
     NoLibrary {
-        /// Where it was looked for, and what was said.
+        /// The places that were tried, and the errors.
         looked: String,
     },
-    /// The library says no.
-    #[error("{what}: {text}{}", advice(*.code))]
+    /// The library has returned an error.
+    #[error("{failure}: {text}{}", advice(*.code))]
     Sisci {
-        /// What was tried, on what.
-        what: String,
+        /// The operation, and its object.
+        failure: String,
         /// The error.
         code: u32,
-        /// In words.
+        /// The error in words.
         text: String,
     },
-    /// A failure of what is shared with the tool `scif`.
+    /// A failure in code that is shared with the tool `scif`.
     #[error("{0}")]
     Scif(#[from] scif::error::Error),
-    /// One of our own, complete as it is.
+    /// A refusal by these tools, complete as it is.
     #[error("{0}")]
     Refused(String),
 }
@@ -53,13 +53,13 @@ Exit status:
   7    no SISCI here: no library, or the module is not loaded
   130  interrupted";
 
-/// What to do, for those errors for which that is known.
+/// Returns the advice for an error, if there is one.
 fn advice(code: u32) -> &'static str {
     match code {
         ffi::NO_SUCH_SEGMENT => "; run `sisci-bench server` on that node first",
         ffi::NO_SUCH_NODEID | ffi::ILLEGAL_NODEID => "; `sisci-info` lists the nodes",
         ffi::NODE_NOT_RESPONDING | ffi::NO_LINK_ACCESS => {
-            "; `scif doctor` says what is wrong with the link"
+            "; `scif doctor` tells the fault of the link"
         }
         ffi::SEGMENTID_USED | ffi::INTNO_USED => "; is another one running? `--id` takes another",
         ffi::INCONSISTENT_VERSIONS => "; is the module loaded? (modprobe scif, or insmod scif.ko)",
@@ -68,7 +68,7 @@ fn advice(code: u32) -> &'static str {
 }
 
 impl Error {
-    /// The exit status, as `--help` lists them.
+    /// Returns the exit status, as `--help` lists them.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::NoLibrary { .. } => 7,
@@ -89,7 +89,7 @@ impl Error {
     }
 }
 
-/// What is measured by the shared code fails in its words.
+/// Converts an error for the shared code that measures.
 impl From<Error> for scif::error::Error {
     fn from(error: Error) -> Self {
         match error {
@@ -106,14 +106,14 @@ struct Failure {
     exit_status: u8,
 }
 
-/// Ends a program: says what went wrong, if anything has.
+/// Ends a program: reports the error, if there is one.
 pub fn finish(program: &str, json: bool, result: Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
     note(format_args!("{program}: {error}"));
     if json {
-        // If it cannot be printed, the line above has to do.
+        // If the JSON can't be printed, the line above must do.
         let _ = print_json(&Failure {
             ok: false,
             error: error.to_string(),
@@ -129,14 +129,14 @@ mod tests {
 
     fn of(code: u32) -> Error {
         Error::Sisci {
-            what: "cannot connect".into(),
+            failure: "cannot connect".into(),
             code,
             text: "SCI_ERR_X".into(),
         }
     }
 
     #[test]
-    fn each_kind_has_its_status() {
+    fn error_kinds_have_their_own_exit_status() {
         assert_eq!(of(ffi::NO_SUCH_SEGMENT).exit_status(), 3);
         assert_eq!(of(ffi::NOT_CONNECTED).exit_status(), 4);
         assert_eq!(of(ffi::INCONSISTENT_VERSIONS).exit_status(), 7);

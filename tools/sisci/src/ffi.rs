@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C interface of libsisci, as far as these tools need it, and how the library is found.
+//! The part of libsisci's C interface that these tools need, and the search for the library.
 //!
-//! It is opened at run time: next to the program (`../lib64`), below `DISPREFIX`, in `/opt/DIS`, and where
-//! the dynamic linker looks. Declarations are those of `sisci_api.h`.
+//! The library is opened at run time: next to the program (`../lib64`), below `DISPREFIX`, in
+//! `/opt/DIS`, and where the dynamic linker searches. The declarations are those of `sisci_api.h`.
 
 use std::ffi::OsString;
 use std::ffi::c_char;
@@ -16,9 +16,9 @@ use libloading::Library;
 
 /// A resource.
 pub type Handle = *mut c_void;
-/// Where an error goes.
+/// The place for an error.
 pub type ErrorPlace = *mut u32;
-/// A callback, of which none is used here.
+/// A callback; the tools use none.
 pub type NoCallback = *const c_void;
 
 const fn error(number: u32) -> u32 {
@@ -89,33 +89,33 @@ pub const QUERY_DMA: u32 = 8;
 /// `sci_query_string_t`
 #[repr(C)]
 pub struct QueryString {
-    /// Room.
+    /// The buffer.
     pub text: *mut c_char,
-    /// How much.
+    /// The size.
     pub length: u32,
 }
 
 /// `sci_query_adapter_t`
 #[repr(C)]
 pub struct QueryAdapter {
-    /// Its number.
+    /// The number of the adapter.
     pub adapter: u32,
     /// Not used.
     pub port: u32,
-    /// What is asked.
+    /// The query.
     pub subcommand: u32,
-    /// Where the answer goes.
+    /// The place for the answer.
     pub data: *mut c_void,
 }
 
 /// `sci_query_dma_t`
 #[repr(C)]
 pub struct QueryDma {
-    /// Its number.
+    /// The number of the adapter.
     pub adapter: u32,
-    /// What is asked.
+    /// The query.
     pub subcommand: u32,
-    /// Where the answer goes.
+    /// The place for the answer.
     pub data: *mut c_void,
 }
 
@@ -125,7 +125,7 @@ macro_rules! functions {
         #[allow(non_snake_case, missing_docs)]
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Keeps them.
+            /// Keeps the library open.
             _library: Library,
         }
 
@@ -133,7 +133,8 @@ macro_rules! functions {
             fn of(library: Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
                     $(
-                        // SAFETY: The type is that of the header, of which the library has the version.
+                        // SAFETY: The type is that of the header, and the library has the version
+                        // of the header.
                         $name: unsafe {
                             *library.get::<unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                                 concat!(stringify!($name), "\0").as_bytes(),
@@ -200,7 +201,7 @@ functions! {
     SCITriggerDataInterrupt(Handle, *mut c_void, u32, u32, ErrorPlace);
 }
 
-/// Where the library may be, in this order; the last is left to the dynamic linker.
+/// Returns the places where the library may be, in order. The last is left to the dynamic linker.
 fn places(program: Option<&Path>, prefix: Option<OsString>) -> Vec<PathBuf> {
     let beside = program.and_then(|program| Some(program.parent()?.parent()?.to_owned()));
     let prefixes = [
@@ -217,7 +218,7 @@ fn places(program: Option<&Path>, prefix: Option<OsString>) -> Vec<PathBuf> {
     places
 }
 
-/// Opens the library; if it is nowhere, where it was looked for, and what was said.
+/// Opens the library. If no place has it, the error lists the places with their errors.
 pub fn load() -> Result<Functions, String> {
     let program = std::env::current_exe().ok();
     let places = places(program.as_deref(), std::env::var_os("DISPREFIX"));
@@ -227,7 +228,7 @@ pub fn load() -> Result<Functions, String> {
             looked.push(format!("{} is not there", place.display()));
             continue;
         }
-        // SAFETY: What libsisci does when it is opened is nothing that this program notices.
+        // SAFETY: The initialization of libsisci has no effect on this program.
         let opened = unsafe { Library::new(&place) };
         match opened.and_then(Functions::of) {
             Ok(functions) => return Ok(functions),
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_looked_for_beside_the_program_first() {
+    fn library_is_searched_beside_the_program_first() {
         let program = Path::new("/x/bin/sisci-info");
         let found = places(Some(program), Some("/y".into()));
         let expected = ["/x", "/y", "/opt/DIS"];

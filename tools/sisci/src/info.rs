@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `sisci-info`: nodes, the adapter, and what the programs of this host offer.
+//! `sisci-info`: shows nodes, the adapter, and the segments and interrupts of this host's programs.
 
 mod names;
 
@@ -28,12 +28,12 @@ use names::Name;
 const EXAMPLES: &str = "\
 Examples:
   sisci-info           nodes, the adapter, segments and interrupts of this host
-  sisci-info --json    the same, for programs";
+  sisci-info --json    the same as JSON";
 
-/// Nodes, adapters, segments and interrupts, as SISCI has them
+/// Show nodes, adapters, segments and interrupts of SISCI
 ///
-/// Segments and interrupts are those of all programs of this host. They come from the module's file in
-/// debugfs, which root can read.
+/// The command shows segments and interrupts of all programs of this host. They come from the
+/// module's file in debugfs, which only root can read.
 #[derive(Debug, Parser)]
 #[command(name = "sisci-info", version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS_HELP}"))]
 pub struct Arguments {
@@ -52,21 +52,21 @@ pub fn main() -> ExitCode {
 #[derive(Clone, Debug, Serialize)]
 struct Node {
     id: u32,
-    /// What SCIF calls it.
+    /// The SCIF id.
     scif_node: u16,
-    /// It is this one.
+    /// Whether it is this node.
     #[serde(rename = "self")]
     own: bool,
-    /// What the module says of it.
+    /// The state that the module shows.
     state: String,
     link: Option<String>,
-    /// What `SCIProbeNode()` says.
+    /// Whether `SCIProbeNode()` reaches the node.
     reachable: bool,
-    /// If not so, why.
+    /// The reason, if the node is out of reach.
     error: Option<String>,
 }
 
-/// What can be asked of an adapter, with what it is called here.
+/// The queries of an adapter, and their names here.
 const QUERIES: &[(u32, &str)] = &[
     (3, "node id"),
     (4, "link operational"),
@@ -89,7 +89,7 @@ const QUERIES: &[(u32, &str)] = &[
 #[derive(Debug, Serialize)]
 struct Answer {
     what: &'static str,
-    /// None if that is not known here.
+    /// The answer; none if it is not known here.
     value: Option<u32>,
 }
 
@@ -101,11 +101,11 @@ struct Report {
     nodes: Vec<Node>,
     adapter: Vec<Answer>,
     dma: DmaCapabilities,
-    /// None if the module does not show them, or not to this user.
+    /// The names; none if the module does not show them, or not to this user.
     names: Option<Vec<Name>>,
 }
 
-/// The id of SISCI for a node of SCIF.
+/// Returns the SISCI id of a SCIF node.
 pub fn sisci_id(node: u16) -> u32 {
     4 * (u32::from(node) + 1)
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_see() {
+    fn report_text_shows_nodes_and_adapter() {
         let node = Node {
             id: 8,
             scif_node: 1,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
     }

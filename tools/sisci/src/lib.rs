@@ -2,9 +2,9 @@
 
 //! The parts of `sisci-info` and `sisci-bench`.
 //!
-//! From the bottom: [`ffi`] is the C interface of libsisci, found and opened at run time, [`api`] what is
-//! safe to call of it; [`info`] says what there is, [`bench`] how fast it is. No other file has
-//! anything that is unsafe.
+//! The parts from the bottom: [`ffi`] is the C interface of libsisci, found and opened at run time,
+//! and [`api`] its safe wrapper. [`info`] shows what exists, [`bench`] measures. No other file has
+//! unsafe code.
 
 pub mod api;
 pub mod bench;

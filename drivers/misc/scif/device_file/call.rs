@@ -2,24 +2,25 @@
 
 //! The calls of `linux/scif_ioctl.h`, and those of the MIC library.
 //!
-//! The number of an ioctl names the call and, since the size is part of it, the layout of its
-//! argument. [`perform`] has an arm for each number of `linux/scif_ioctl.h`. Where a field lies elsewhere in
-//! another layout of the same call, its function takes the native structure, which [`compat`](super::compat) and
-//! this file make of theirs, and the places of the results.
+//! The number of an ioctl names the call. As the size is part of the number, it also names the
+//! layout of the argument. [`perform`] has an arm for each number of `linux/scif_ioctl.h`. If a
+//! field lies elsewhere in another layout of a call, the call's function takes the native structure
+//! and the pointers to the results. [`compat`](super::compat) and this file make the native
+//! structure from the other layout.
 //!
-//! Of the structures only the fields that are results are written back. Before a call does
-//! anything, the places of its results are found writable: EFAULT for one of them costs neither
-//! data nor a connection, unless another thread takes the memory away in between.
+//! Only the fields that are results are written back. Before a call does anything, it checks that
+//! its results can be written. So an EFAULT for a result costs neither data nor a connection,
+//! unless another thread takes the memory away in between.
 //!
 //! # The numbers of the MIC library, behind the module parameter `mic_compat`
 //!
-//! That library came before `linux/scif_ioctl.h`. It opens `/dev/mic/scif`, and its numbers for
-//! calls with a structure carry the size of a pointer instead of the structure's. The structures
-//! are the same, but for one; the remaining numbers are, too. So no number stands for two layouts,
-//! and both sets are served on both devices.
+//! The MIC library came before `linux/scif_ioctl.h`. It opens `/dev/mic/scif`. For calls with a
+//! structure, its numbers have the size of a pointer instead of the size of the structure. The
+//! structures are the same, except for one, and the other numbers are the same. So no number stands
+//! for two layouts, and both devices serve both sets.
 //!
-//! The library was 64-bit only: to 32-bit processes these numbers are unknown, with the version,
-//! which would promise them.
+//! The library was 64-bit only. So these numbers are unknown to 32-bit processes. SCIF_GET_VERSION
+//! is unknown, too, because it would promise the others.
 
 use super::services;
 use crate::{
@@ -38,8 +39,8 @@ use crate::{
         buffer::Buffer,
         uapi::{
             self,
-            place,
-            Place, //
+            result_ptr,
+            ResultPtr, //
         },
     },
 };
@@ -54,15 +55,16 @@ use kernel::{
     uaccess::UserPtr, //
 };
 
-/// Turns a field that holds a pointer into the address that the caller means.
+/// A function that turns a pointer field into the address that the caller means.
 pub(super) type Pointer = fn(u64) -> usize;
 
-/// The pointers of 64-bit callers.
+/// Returns the address in a pointer field of a 64-bit caller.
 pub(super) fn native_pointer(pointer: u64) -> usize {
     pointer as usize
 }
 
-/// Performs the call with a number of `linux/scif_ioctl.h` or `linux/scif_services.h`; ENOTTY for another number.
+/// Performs the call with a number of `linux/scif_ioctl.h` or `linux/scif_services.h`. ENOTTY: the
+/// number is unknown.
 #[inline]
 pub(super) fn perform(
     endpoint: &Endpoint,
@@ -73,9 +75,9 @@ pub(super) fn perform(
 ) -> Result<isize> {
     let at = pointer(arg as u64);
     match cmd {
-        // The number says 8 bytes; callers pass 2 or 4.
-        uapi::SCIF_BIND => bind(endpoint, Place::at(at)),
-        // Here and in FENCE_WAIT the argument is the value itself.
+        // The number says 8 bytes, but callers pass 2 or 4.
+        uapi::SCIF_BIND => bind(endpoint, ResultPtr::at(at)),
+        // For LISTEN and FENCE_WAIT, the argument is the value itself.
         uapi::SCIF_LISTEN => endpoint.listen(arg as i32),
         uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
         uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
@@ -92,7 +94,7 @@ pub(super) fn perform(
         uapi::SCIF_VREADFROM => copy(endpoint, Direction::Read, at, Some(pointer)),
         uapi::SCIF_VWRITETO => copy(endpoint, Direction::Write, at, Some(pointer)),
         uapi::SCIF_GET_NODEIDS => {
-            let count = place!(at, uapi::scifioctl_node_ids, len);
+            let count = result_ptr!(at, uapi::scifioctl_node_ids, len);
             return node_ids(endpoint, &uapi::read_unpadded(at)?, count, pointer);
         }
         uapi::SCIF_FENCE_MARK => fence_mark(endpoint, &uapi::read(at)?, pointer),
@@ -103,7 +105,7 @@ pub(super) fn perform(
     Ok(0)
 }
 
-fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
+fn bind(endpoint: &Endpoint, port: ResultPtr<u16>) -> Result {
     let wanted = port.read()?;
     let port = port.writable()?;
     port.write(&endpoint.bind(wanted)?)
@@ -112,7 +114,7 @@ fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
 fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scifioctl_connect = uapi::read(at)?;
     let uapi::scif_port_id { node, port } = request.peer;
-    let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
+    let own = result_ptr!(at, uapi::scifioctl_connect, self_).writable()?;
     let connected = endpoint.connect(PortId { node, port }, nonblocking)?;
     own.write(&uapi::scif_port_id {
         node: endpoint.scif.nodes.own_id(),
@@ -120,23 +122,23 @@ fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     })
 }
 
-/// ACCEPTREQ
+/// Accepts a connection (ACCEPTREQ).
 fn accept(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scifioctl_accept = uapi::read(at)?;
     let block = arguments::is_set(request.flags, arguments::ACCEPT_SYNC)?;
-    let peer = place!(at, uapi::scifioctl_accept, peer).writable()?;
-    let handle = place!(at, uapi::scifioctl_accept, endpt).writable()?;
+    let peer = result_ptr!(at, uapi::scifioctl_accept, peer).writable()?;
+    let handle = result_ptr!(at, uapi::scifioctl_accept, endpt).writable()?;
     let (PortId { node, port }, number) = endpoint.accept(block)?;
     let told = peer.write(&uapi::scif_port_id { node, port });
     told.and_then(|()| handle.write(&number))
-        // The caller does not learn the handle, so this closes the accepted connection.
+        // Closes the accepted connection, as the caller does not learn its handle.
         .inspect_err(|_| drop(endpoint.take_accepted(number)))
 }
 
-/// Sends, or receives.
+/// Sends or receives.
 fn message(endpoint: &Endpoint, sends: bool, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scifioctl_msg = uapi::read_unpadded(at)?;
-    let count = place!(at, uapi::scifioctl_msg, out_len);
+    let count = result_ptr!(at, uapi::scifioctl_msg, out_len);
     let block = arguments::is_set(request.flags, arguments::MESSAGE_BLOCK)?;
     let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let count = count.writable_holding(&request.out_len)?;
@@ -154,20 +156,20 @@ fn message(endpoint: &Endpoint, sends: bool, at: usize, pointer: Pointer) -> Res
 
 fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scifioctl_reg = uapi::read(at)?;
-    // MAP_KERNEL is for kernel memory, which user space has none of.
+    // Refuses MAP_KERNEL: it is for kernel memory, which user space does not have.
     let options = WindowOptions::parse(request.prot, request.flags)?;
-    let result = place!(at, uapi::scifioctl_reg, out_offset).writable()?;
+    let result = result_ptr!(at, uapi::scifioctl_reg, out_offset).writable()?;
     let address = UserPtr::from_addr(pointer(request.addr));
     let memory = Buffer::user(address, usize::try_from(request.len)?);
     let offset = endpoint.register(&memory, request.offset, options)?;
     result.write(&offset).inspect_err(|_| {
-        // The caller can't know of the window.
+        // Unregisters the window, as the caller can't know of it.
         let _ = endpoint.unregister(offset, request.len);
     })
 }
 
-/// READFROM and WRITETO, between windows; with a `pointer` VREADFROM and VWRITETO, between the caller's memory
-/// and windows.
+/// Copies between windows (READFROM, WRITETO), or, with a `pointer`, between the caller's memory
+/// and windows (VREADFROM, VWRITETO).
 fn copy(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Option<Pointer>) -> Result {
     let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
     let options = TransferOptions::parse(request.flags)?;
@@ -181,16 +183,17 @@ fn copy(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Option<Po
     endpoint.transfer(direction, &local, request.roffset, request.len, options)
 }
 
-/// Returns how many nodes are online, this one included, whether or not all fitted. The original
-/// driver returned 0 and put the number where the room had been said, at `count`: that is done, too.
+/// Returns how many nodes are online, including this one, even if not all have fitted into the
+/// caller's array. The original driver returned 0 and replaced the length of the array by the
+/// number. So this function also writes the number to `count`.
 fn node_ids(
     endpoint: &Endpoint,
     request: &uapi::scifioctl_node_ids,
-    count: Place<i32>,
+    count: ResultPtr<i32>,
     pointer: Pointer,
 ) -> Result<isize> {
     let room = usize::try_from(request.len).map_err(|_| EINVAL)?;
-    let own = Place::at(pointer(request.self_)).writable()?;
+    let own = ResultPtr::at(pointer(request.self_)).writable()?;
     let count = count.writable()?;
     let online = endpoint.scif.nodes.online()?;
     for (index, node) in online.iter().take(room).enumerate() {
@@ -209,7 +212,7 @@ pub(super) fn fence_mark(
     pointer: Pointer,
 ) -> Result {
     let origin = arguments::origin(request.flags)?;
-    let mark: Place<i32> = Place::at(pointer(request.mark));
+    let mark: ResultPtr<i32> = ResultPtr::at(pointer(request.mark));
     let mark = mark.writable()?;
     mark.write(&endpoint.fence_mark(origin)?)
 }
@@ -224,15 +227,15 @@ fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> 
 
 // ----- the numbers of the MIC library ---------------------------------------------------------------
 
-/// What SCIF_GET_VERSION returns.
+/// Result of SCIF_GET_VERSION.
 const VERSION: isize = 1;
 
-/// The MIC library's number of a call.
+/// Returns the MIC library's number of a call.
 const fn number(newer: u32) -> u32 {
     _IOWR::<u64>(_IOC_TYPE(newer), _IOC_NR(newer))
 }
 
-/// The calls that have another number there, and the same structure.
+/// Calls that have another number in the MIC library, but the same structure.
 const RENUMBERED: [u32; 11] = [
     uapi::SCIF_ACCEPTREQ,
     uapi::SCIF_SEND,
@@ -253,7 +256,8 @@ static_assert!(number(uapi::SCIF_ACCEPTREQ) == 0xc008_7304);
 static_assert!(number(uapi::SCIF_FENCE_SIGNAL) == 0xc008_7311);
 static_assert!(GET_VERSION == 0x7317);
 
-/// Performs the call with a number of the MIC library that [`perform`] does not know; ENOTTY for another number.
+/// Performs the call with a number of the MIC library that [`perform`] does not know. ENOTTY: the
+/// number is unknown.
 pub(super) fn perform_mic(
     endpoint: &Endpoint,
     cmd: u32,
@@ -262,8 +266,8 @@ pub(super) fn perform_mic(
 ) -> Result<isize> {
     match cmd {
         GET_NODEIDS => {
-            // Here `len` comes before `self`.
-            let count = Place::at(arg.wrapping_add(8));
+            // In this layout, `len` comes before `self`.
+            let count = ResultPtr::at(arg.wrapping_add(8));
             let request = uapi::scifioctl_node_ids {
                 nodes: uapi::read(arg)?,
                 len: count.read()?,
@@ -281,7 +285,7 @@ pub(super) fn perform_mic(
     perform(endpoint, newer, arg, native_pointer, nonblocking)
 }
 
-#[kunit_tests(scif_device_file_mic)]
+#[kunit_tests(scif_device_file_call)]
 mod tests {
     use super::*;
     use crate::{
@@ -293,7 +297,7 @@ mod tests {
     };
     use kernel::sync::Arc;
 
-    /// An endpoint of a node that has nobody.
+    /// Creates an endpoint of a node that has no peers.
     fn endpoint() -> Result<Arc<Endpoint>> {
         let caches = Caches::new(0, &WorkQueues::new()?)?;
         let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, 4096, true)?;
@@ -311,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn no_number_stands_for_two_layouts() -> Result {
+    fn ioctl_number_of_one_layout_is_unknown_to_the_other() -> Result {
         let endpoint = endpoint()?;
-        // These have the same structure in both sets.
+        // These calls have the same structure in both sets.
         let common = [uapi::SCIF_BIND, uapi::SCIF_CONNECT, uapi::SCIF_ACCEPTREG];
         for nr in 0..=255 {
             let mic = _IOWR::<u64>(_IOC_TYPE(uapi::SCIF_BIND), nr);

@@ -17,12 +17,13 @@
 //! | scifioctl_fence_signal | 40     | 36   | its end               |
 //! | scifioctl_node_ids     | 24     | 20   | its end               |
 //!
-//! The size is part of the number, so the number tells which layout was meant. What differs at its end only
-//! is read as far as both have it, see [`uapi::read_unpadded`]. Numbers with the 64-bit layout are served as well: that is what x32 and 32-bit processes of other architectures
-//! use.
+//! The size is part of the number, so the number tells which layout the caller means. A structure
+//! that differs only at its end is read as far as both layouts have it, see
+//! [`uapi::read_unpadded`]. Numbers with the 64-bit layout are served as well, because x32 and
+//! 32-bit processes of other architectures use this layout.
 //!
-//! Pointers are 64-bit fields here, too. C may sign-extend a pointer on its way into one, so only
-//! the lower half is taken.
+//! Pointers are 64-bit fields here, too. C may sign-extend a pointer on its way into such a field,
+//! so only the lower half is taken.
 
 use super::call::{
     self,
@@ -45,7 +46,7 @@ use kernel::{
     uapi::_IOC_SIZESHIFT, //
 };
 
-/// The calls whose structure has no padding at its end here.
+/// Calls whose structure has no padding at its end on i386.
 const UNPADDED: [u32; 8] = [
     uapi::SCIF_SEND,
     uapi::SCIF_RECV,
@@ -61,12 +62,12 @@ const FENCE_MARK: u32 = _IOWR::<[u32; 3]>(
     _IOC_NR(uapi::SCIF_FENCE_MARK),
 );
 
-/// The number of a call whose structure is four bytes shorter here.
+/// Returns the number of a call whose structure is four bytes shorter on i386.
 const fn number(native: u32) -> u32 {
     native - (4 << _IOC_SIZESHIFT)
 }
 
-// What "gcc -m32" makes of the header.
+// Numbers that `gcc -m32` makes from the header.
 static_assert!(number(uapi::SCIF_SEND) == 0xc014_7306);
 static_assert!(number(uapi::SCIF_RECV) == 0xc014_7307);
 static_assert!(number(uapi::SCIF_READFROM) == 0xc024_730a);
@@ -77,10 +78,10 @@ static_assert!(number(uapi::SCIF_GET_NODEIDS) == 0xc014_730e);
 static_assert!(number(uapi::SCIF_FENCE_SIGNAL) == 0xc024_7311);
 static_assert!(FENCE_MARK == 0xc00c_730f);
 
-/// The pointers of 32-bit callers.
+/// Pointer function for 32-bit callers.
 const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
 
-/// Performs a call of a 32-bit process; ENOTTY for an unknown number.
+/// Performs a call of a 32-bit process. ENOTTY: the number is unknown.
 pub(super) fn perform(
     endpoint: &Endpoint,
     cmd: u32,

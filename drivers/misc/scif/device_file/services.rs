@@ -2,9 +2,9 @@
 
 //! The calls of `linux/scif_services.h`.
 //!
-//! Each has its arm in [`perform`], and a function that takes its argument apart. Layouts are the
-//! same for processes of 32 and 64 bits. What is common to all of them, sizes that grow and what
-//! has to be zero, is read by [`read_sized`].
+//! Each call has its arm in [`perform`], and a function that parses its argument. Layouts are the
+//! same for processes of 32 and 64 bits. [`read_sized`] does what all structures need: it accepts
+//! sizes that grow, and checks bytes that have to be zero.
 
 use super::call::Pointer;
 use crate::{
@@ -26,8 +26,8 @@ use crate::{
         buffer::Buffer,
         uapi::{
             self,
-            place,
-            read_sized, //
+            read_sized,
+            result_ptr, //
         },
     },
 };
@@ -40,10 +40,10 @@ use kernel::{
     uaccess::UserPtr, //
 };
 
-/// What `/proc/PID/fd` shows of memory that was pinned once.
+/// Name in `/proc/PID/fd` of memory that was pinned once.
 const MEMORY_NAME: &CStr = c"[scif-memory]";
 
-/// The bytes of the structures' first versions.
+/// Sizes in bytes of the structures' first versions.
 const BIND_NAME: usize = 24;
 const CONNECT_NAME: usize = 32;
 const SEND_ALL: usize = 32;
@@ -57,8 +57,8 @@ static_assert!(size_of::<uapi::scif_memory_create>() >= MEMORY_CREATE);
 static_assert!(size_of::<uapi::scif_memory_register>() >= MEMORY_REGISTER);
 static_assert!(size_of::<uapi::scif_remote_address>() >= REMOTE_ADDRESS);
 
-/// Performs the call with that number, whose argument lies at `at`, of a caller with such pointers; ENOTTY if it is
-/// none of these.
+/// Performs the call `cmd`, whose argument lies at `at`, for a caller whose pointers `pointer`
+/// reads. ENOTTY: the number is unknown.
 pub(super) fn perform(
     endpoint: &Endpoint,
     cmd: u32,
@@ -79,7 +79,7 @@ pub(super) fn perform(
     }
 }
 
-/// Tells whether a flag is there; EINVAL if there is another one, or something where there has to be zero.
+/// Returns whether `flag` is set. EINVAL: another flag is set, or a reserved field is not zero.
 fn is_set(flags: u32, flag: u32, reserved: u64) -> Result<bool> {
     if flags & !flag != 0 || reserved != 0 {
         return Err(EINVAL);
@@ -92,11 +92,11 @@ fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_bind_name = read_sized(at, BIND_NAME)?;
     let any = is_set(request.flags, uapi::SCIF_NAME_ANY, request.reserved)?;
     let number = (!any).then_some(request.name);
-    let name = place!(at, uapi::scif_bind_name, name).writable()?;
+    let name = result_ptr!(at, uapi::scif_bind_name, name).writable()?;
     name.write(&endpoint.bind_name(request.name_class, number)?)
 }
 
-/// Connects to the port with a name.
+/// Connects to the port that has a name.
 fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scif_connect_name = read_sized(at, CONNECT_NAME)?;
     is_set(
@@ -108,8 +108,8 @@ fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
         class: request.name_class,
         number: request.name,
     };
-    let own_port = place!(at, uapi::scif_connect_name, own_port).writable()?;
-    let peer_port = place!(at, uapi::scif_connect_name, peer_port).writable()?;
+    let own_port = result_ptr!(at, uapi::scif_connect_name, own_port).writable()?;
+    let peer_port = result_ptr!(at, uapi::scif_connect_name, peer_port).writable()?;
     let connected = endpoint.connect_name(request.node, name, nonblocking)?;
     own_port.write(&connected.own)?;
     peer_port.write(&connected.peer)
@@ -119,7 +119,7 @@ fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
 fn send_all(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_send_all = read_sized(at, SEND_ALL)?;
     let block = is_set(request.flags, uapi::SCIF_SEND_ALL_BLOCK, request.reserved)?;
-    // As SEND, on any endpoint.
+    // Like SEND, succeeds on any endpoint.
     if request.len == 0 {
         return Ok(());
     }
@@ -136,12 +136,12 @@ fn node_status(endpoint: &Endpoint, at: usize) -> Result {
         0,
         request.reserved2 | u64::from(request.reserved),
     )?;
-    let number = place!(at, uapi::scif_node_status, fd).writable()?;
+    let number = result_ptr!(at, uapi::scif_node_status, fd).writable()?;
     let view = StatusView::new(endpoint.scif.nodes.statuses.get(request.node)?)?;
     anonymous_file::descriptor(STATUS_NAME, view, |fd| number.write(fd))
 }
 
-/// Says what mappings from now on show once the peer is lost.
+/// Sets the policy of later mappings: the bytes that such a mapping shows once the peer is lost.
 fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_map_policy = read_sized(at, MAP_POLICY)?;
     let ones = is_set(
@@ -153,12 +153,12 @@ fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
     Ok(())
 }
 
-/// Pins memory once, which many connections may register; gives the caller a descriptor of it.
+/// Pins memory that many connections may register. Gives the caller a descriptor of it.
 fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_memory_create = read_sized(at, MEMORY_CREATE)?;
     let of_device = is_set(request.flags, uapi::SCIF_MEMORY_DEVICE, request.reserved)?;
     let protection = arguments::protection(request.prot)?;
-    let told = place!(at, uapi::scif_memory_create, fd).writable()?;
+    let told = result_ptr!(at, uapi::scif_memory_create, fd).writable()?;
     let pinned = if of_device {
         endpoint
             .scif
@@ -180,25 +180,25 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
     }
     let flags = i32::try_from(request.flags).map_err(|_| EINVAL)?;
     let options = WindowOptions::parse(request.prot as i32, flags)?;
-    let told = place!(at, uapi::scif_memory_register, offset).writable()?;
+    let told = result_ptr!(at, uapi::scif_memory_register, offset).writable()?;
     let pinned = anonymous_file::object_behind::<PinnedPages>(request.fd)?;
     let offset =
         endpoint.register_part(&pinned, request.from, request.len, request.offset, options)?;
     told.write(&offset).inspect_err(|_| {
-        // The caller can't know of the window.
+        // Unregisters the window, as the caller can't know of it.
         let _ = endpoint.unregister(offset, request.len);
     })
 }
 
-/// Says where another device of this node finds memory of the peer.
+/// Returns the address at which another device of this node reaches memory of the peer.
 fn remote_address(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_remote_address = read_sized(at, REMOTE_ADDRESS)?;
     is_set(request.flags, 0, request.reserved)?;
     let (address, contiguous) = endpoint.remote_address(request.offset, request.len)?;
-    place!(at, uapi::scif_remote_address, address)
+    result_ptr!(at, uapi::scif_remote_address, address)
         .writable()?
         .write(&address)?;
-    place!(at, uapi::scif_remote_address, contiguous)
+    result_ptr!(at, uapi::scif_remote_address, contiguous)
         .writable()?
         .write(&contiguous)
 }

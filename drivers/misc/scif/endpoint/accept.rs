@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Accepting connections: from the request of a peer to an endpoint that is connected.
+//! Accepting connections: from the request of a peer to a connected endpoint.
 //!
-//! A process accepts in two steps, between which its listener keeps what it has accepted; who can hold
-//! an endpoint itself does it in one.
+//! A process accepts in two steps, between which its listener keeps the accepted connection. A
+//! caller inside the kernel can hold an endpoint itself, and accepts in one step.
 //!
-//! `ACCEPTREQ` gives out a handle, an opaque number that is hard to guess, and `ACCEPTREG` takes the
-//! connection over; the handle is good once, and only for the process that accepted. The handle ends in the listener's
-//! port, so that the listener is found by it. What is not taken over ends when that process closes its last
-//! descriptor of the listening endpoint, or ends.
+//! `ACCEPTREQ` gives out a handle, an opaque number that is hard to guess, and `ACCEPTREG` takes
+//! the connection over. A handle is good once, and only for the process that accepted. The handle
+//! ends in the listener's port, by which `ACCEPTREG` finds the listener. A connection that was not
+//! taken over is closed when that process closes its last descriptor of the listening endpoint, or
+//! ends.
 //!
-//! Dropping a connection closes it, which sleeps: nothing is dropped under the lock `Listener::accepted`.
+//! The drop of a connection closes it, and that sleeps: nothing is dropped under the lock
+//! `Listener::accepted`.
 
 use super::{
     connection::Connection,
@@ -46,9 +48,13 @@ use kernel::{
 };
 
 impl Endpoint {
-    /// Takes the oldest request, makes a connection of it and keeps that for the calling process.
-    /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
-    /// and `block` is not set; EINTR if the listener is closed meanwhile.
+    /// Takes the oldest request, makes a connection of it and keeps the connection for the calling
+    /// process. Returns the node and the port of the peer, and the handle for [`Self::take_over`].
+    ///
+    /// # Errors
+    ///
+    /// - EAGAIN: there is no request, and `block` is not set.
+    /// - EINTR: a signal came, or the listener or one of its descriptors was closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
         let (listener, _) = self.listening()?;
         let handle = listener.begin_accept()?;
@@ -56,12 +62,13 @@ impl Endpoint {
         Ok((listener.end_accept(handle, accepted)?, handle))
     }
 
-    /// As [`Self::accept`], for who can hold an endpoint itself: makes a connected one.
+    /// Accepts the oldest request, as [`Self::accept`] does, for a caller that can hold an
+    /// endpoint. Returns the connected endpoint.
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
-        // First, so that no peer connects and finds that there is no memory.
+        // Allocates first, so that no peer is connected and then closed for lack of memory.
         let endpoint = Self::new(&self.scif)?;
         let (listener, _) = self.listening()?;
-        // It has no descriptors.
+        // This caller has no descriptors that another thread could close.
         let accepted = self.accept_request(&listener, block, || false)?;
         let peer = accepted.connection.peer();
         endpoint.adopt(|| Some(accepted))?;
@@ -75,8 +82,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes out the connection that the calling process has accepted under this handle, at whichever port. Dropping
-    /// the result closes the connection.
+    /// Takes out the connection that the calling process has accepted under this handle, at any
+    /// port. The drop of the result closes the connection.
     pub(crate) fn take_accepted(&self, handle: u64) -> Option<Unclaimed> {
         let listener = self.scif.ports.listener(handle as u16)?;
         let taken = take_if(&mut listener.accepted.lock(), |entry| {
@@ -85,8 +92,9 @@ impl Endpoint {
         taken?.accepted
     }
 
-    /// Makes a connection of the oldest request. `is_ended` says whether the call is to return, as another thread of the
-    /// caller has closed a descriptor of the listener. May sleep.
+    /// Makes a connection of the oldest request. `is_ended` returns whether the call has to return
+    /// because another thread of the caller has closed a descriptor of the listener.
+    /// Context: may sleep.
     pub(super) fn accept_request(
         &self,
         listener: &Listener,
@@ -94,7 +102,7 @@ impl Endpoint {
         is_ended: impl Fn() -> bool,
     ) -> Result<Unclaimed> {
         loop {
-            // Before the look at who was meant.
+            // Reads the number before it calls `is_ended`, so that a later flush ends the wait.
             let flushes = self.flushes.load(Acquire);
             let Some(request) = listener.take_if(|_| true) else {
                 if listener.is_closed() {
@@ -115,30 +123,33 @@ impl Endpoint {
                     .map_err(|_| EINTR)?;
                 continue;
             };
-            // The request is refused if the listener was closed meanwhile.
+            // The early return drops the request and so refuses it, if the listener was closed
+            // meanwhile.
             let (_, port) = self.listening().map_err(|_| EINTR)?;
             let made = self
                 .scif
-                .contact_with(&request.peer)
-                .and_then(|contact| contact.accept(request, listener.port));
+                .connections_with(&request.peer)
+                .and_then(|peer_connections| peer_connections.accept(request, listener.port));
             match made {
                 Ok(connection) => {
                     let accepted = Accepted { connection, port };
                     return Ok(ScopeGuard::new_with_data(accepted, Accepted::close));
                 }
-                // Its node was lost: on to the next one.
+                // The requesting node was lost: goes on to the next request.
                 Err(ENODEV) => continue,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A descriptor of the endpoint in `table` was closed; `is_last` says whether there is no other in it,
-    /// while others or running calls may keep the endpoint: whoever of the same process waits in
-    /// accept returns, and with the last one goes what the process has accepted and not taken over.
+    /// Handles the close of a descriptor of the endpoint in `table`. `is_last` returns whether
+    /// `table` has no other descriptor of the endpoint. The endpoint may live on in other tables or
+    /// running calls. Calls of the same process that wait in accept return. With the last
+    /// descriptor, the connections that the process has accepted and not taken over are closed.
     pub(crate) fn flush(&self, table: usize, is_last: impl FnOnce() -> bool) {
         if !can_be_killed() {
-            // All descriptors of a task that exits come here before the first one of them is released.
+            // An exiting task closes all of its descriptors here before the first of them is
+            // released.
             *self.state.exits_since.lock() = Some(Instant::now());
         }
         let Ok((listener, _)) = self.listening() else {
@@ -147,20 +158,22 @@ impl Endpoint {
         listener.end_calls(table);
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();
-        // Asked of listeners only: it takes a look at the whole table.
+        // Calls this for listeners only: it searches the whole table.
         if is_last() {
             listener.close_accepted(Some(table));
         }
     }
 
-    /// Makes the connection that the calling process has accepted under this handle this endpoint's.
-    /// EINVAL if there is none, or unless the endpoint is fresh; a mistake costs no connection.
+    /// Makes this endpoint the owner of the connection that the calling process has accepted under
+    /// this handle. After a mistake the connection stays. EINVAL: there is no such connection, or
+    /// the endpoint is not fresh.
     pub(crate) fn take_over(&self, handle: u64) -> Result {
         self.adopt(|| self.take_accepted(handle))
     }
 
-    /// Makes what was accepted this endpoint's, if the endpoint is fresh: only then it is asked for, with the
-    /// state locked. EINVAL otherwise.
+    /// Makes this endpoint the owner of an accepted connection. EINVAL: there is none, or the
+    /// endpoint is not fresh. Calls `accepted` with the state locked, and only if the endpoint is
+    /// fresh.
     fn adopt(&self, accepted: impl FnOnce() -> Option<Unclaimed>) -> Result {
         let mut state = self.state.lock();
         if !matches!(&*state, State::Unbound) {
@@ -175,7 +188,8 @@ impl Endpoint {
     }
 }
 
-/// Accepted connections that no process has taken over, and calls that wait in accept, at one listener at most.
+/// Largest number of entries of one listener: accepted connections that no process has taken over,
+/// and calls that wait in accept.
 const MAX_ACCEPTED: usize = 1024;
 
 /// An accepted connection, with the port that it shares with its listener.
@@ -190,23 +204,26 @@ impl Accepted {
     }
 }
 
-/// An accepted connection that is closed if it never gets an endpoint. That sleeps.
+/// An accepted connection that the drop closes, unless an endpoint has taken it over. The drop
+/// sleeps.
 pub(crate) type Unclaimed = ScopeGuard<Accepted, fn(Accepted)>;
 
-/// A call that accepts, and then what it has accepted, until that is taken over.
+/// A call that accepts, and afterwards the connection that it has accepted, until that is taken
+/// over.
 pub(super) struct Accepting {
     handle: u64,
     process: Process,
-    /// The table of descriptors of that process: the close of its last descriptor of the listener ends what was not
-    /// taken over.
+    /// Table of descriptors of that process. When the process closes its last descriptor of the
+    /// listener, a connection that was not taken over is closed.
     table: usize,
-    /// Another thread of the process has closed a descriptor of the listener while the call runs.
+    /// Whether another thread of the process has closed a descriptor of the listener while the call
+    /// runs.
     is_ended: bool,
     /// None while the call runs.
     accepted: Option<Unclaimed>,
 }
 
-/// Takes the first entry out for which `wanted` is true.
+/// Takes out the first entry for which `wanted` is true.
 fn take_if(
     entries: &mut KVec<Accepting>,
     wanted: impl Fn(&Accepting) -> bool,
@@ -216,13 +233,19 @@ fn take_if(
 }
 
 impl Listener {
-    /// Begins to accept for the calling process. EINVAL for a caller that is no process, and could never
-    /// take over; ENOMEM if there is no room for another connection: the caller learns that before it accepts, so that
-    /// no peer connects in vain. Returns a handle that is hard to guess, for [`Self::end_accept`].
+    /// Begins to accept for the calling process. Returns a handle that is hard to guess, for
+    /// [`Self::end_accept`]. Fails before a request is taken, so that no peer connects in vain.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the caller is no process, and could never take over.
+    /// - EINTR: the listener is closed.
+    /// - ENOMEM: there is no room for another connection.
     fn begin_accept(&self) -> Result<u64> {
         let process = Process::current().ok_or(EINVAL)?;
         let mut entries = self.accepted.lock();
-        // Under the lock, so that who closes the listener either finds the call or is seen.
+        // The check is under the lock of the entries. So either it sees that the listener is
+        // closed, or the caller that closes the listener finds the new entry.
         if self.is_closed() {
             return Err(EINTR);
         }
@@ -241,22 +264,27 @@ impl Listener {
         Ok(handle)
     }
 
-    /// Notes that the calls return which processes with this table of descriptors have begun. May sleep.
+    /// Ends the calls that processes with this table of descriptors have begun.
+    /// Context: may sleep.
     fn end_calls(&self, table: usize) {
         let mut entries = self.accepted.lock();
         let calls = entries.iter_mut().filter(|entry| entry.table == table);
         calls.for_each(|entry| entry.is_ended = true);
     }
 
-    /// Whether the call that has begun under this handle returns without having accepted. May sleep.
+    /// Returns whether the call that has begun under this handle has to return without a
+    /// connection.
+    /// Context: may sleep.
     fn is_ended(&self, handle: u64) -> bool {
         let entries = self.accepted.lock();
         let mut calls = entries.iter();
         !calls.any(|entry| entry.handle == handle && !entry.is_ended)
     }
 
-    /// Keeps what the call has accepted, if it has, for the calling process. Returns who is connected;
-    /// EINTR if the last descriptor or the listener was closed meanwhile: then nothing is kept. May sleep.
+    /// Keeps the connection that the call has accepted, if any, for the calling process. Returns
+    /// the node and the port of the peer. EINTR: the last descriptor or the listener was closed
+    /// meanwhile, and nothing is kept.
+    /// Context: may sleep.
     fn end_accept(&self, handle: u64, accepted: Result<Unclaimed>) -> Result<PortId> {
         let mut entries = self.accepted.lock();
         let begun = take_if(&mut entries, |entry| {
@@ -264,13 +292,13 @@ impl Listener {
         });
         let accepted = accepted?;
         let Some(begun) = begun else {
-            // Dropping the connection closes it, which must not happen under the lock.
+            // The drop closes the connection, which must not happen under the lock.
             drop(entries);
             drop(accepted);
             return Err(EINTR);
         };
         let peer = accepted.connection.peer();
-        // There is room: it has just been taken out.
+        // There is room, as the entry has just been taken out.
         let _ = entries.push_within_capacity(Accepting {
             accepted: Some(accepted),
             ..begun
@@ -278,12 +306,13 @@ impl Listener {
         Ok(peer)
     }
 
-    /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. Calls that
-    /// run will keep nothing. May sleep.
+    /// Closes the accepted connections that were not taken over: of processes with this table of
+    /// descriptors, or of all. Running calls will keep nothing.
+    /// Context: may sleep.
     pub(super) fn close_accepted(&self, table: Option<usize>) {
         let is_of = |entry: &Accepting| table.is_none_or(|table| table == entry.table);
         let next = || take_if(&mut self.accepted.lock(), is_of);
-        // Each is dropped without the lock.
+        // Each entry is dropped without the lock.
         while next().is_some() {}
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls on an endpoint that is connected: windows, transfers, fences; and what is ready, for
-//! `poll`. Those for messages are in `messages.rs`.
+//! The calls on a connected endpoint: windows, transfers and fences, and the events for `poll`. The
+//! calls for messages are in `messages.rs`.
 //!
-//! Each checks its arguments, finds the connection and passes on to the part of it that does the work.
-//! ENOTCONN if there is no connection.
+//! Each call checks its arguments, finds the connection and calls the part of it that does the
+//! work. ENOTCONN: there is no connection.
 
 use super::{
     connection::Connection,
@@ -43,13 +43,14 @@ use kernel::{
 };
 
 impl Endpoint {
-    /// The connection: ENOTCONN if there is none.
+    /// Returns the connection. ENOTCONN: there is none.
     pub(super) fn connection(&self) -> Result<&Connection> {
         let connection = self.state.connection.as_ref();
         connection.map(|connection| &**connection).ok_or(ENOTCONN)
     }
 
-    /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.
+    /// Returns the events that are ready, as bits of `poll`, without waiting for them. The caller
+    /// has put itself into the wait queue.
     pub(crate) fn poll_state(&self) -> u32 {
         use poll_events::*;
 
@@ -66,7 +67,7 @@ impl Endpoint {
             State::Connecting(connection, _) => {
                 return match connection.channel.state() {
                     ChannelState::Requested => 0,
-                    // The result can be collected.
+                    // The result of connect can be collected.
                     ChannelState::Established | ChannelState::PeerClosed => OUT | WRNORM,
                     ChannelState::Refused | ChannelState::Lost | ChannelState::Closed => {
                         OUT | WRNORM | ERR | HUP
@@ -105,7 +106,7 @@ impl Endpoint {
         self.connection()?.windows.register(memory, offset, options)
     }
 
-    /// EINVAL for an offset at which there can be no window.
+    /// Checks that a window can begin at this offset. EINVAL: no window can.
     pub(super) fn check_place(offset: i64, options: WindowOptions) -> Result {
         if offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
             return Err(EINVAL);
@@ -120,7 +121,7 @@ impl Endpoint {
         self.connection()?.windows.unregister(range)
     }
 
-    /// Copies between our memory and windows of the peer; see
+    /// Copies between local memory and windows of the peer; see
     /// [`Transfers::copy`](crate::rma::transfers::Transfers::copy).
     pub(crate) fn transfer(
         &self,
@@ -156,7 +157,7 @@ impl Endpoint {
         )
     }
 
-    /// Pages of the peer, in one window, as a device of this node may reach them; see
+    /// Returns pages of the peer that lie in one window, for access by a device of this node; see
     /// [`RemotePages`].
     pub(crate) fn remote_pages(&self, offset: i64, len: u64) -> Result<RemotePages> {
         let misaligned = offset as u64 % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0;
@@ -168,8 +169,9 @@ impl Endpoint {
         RemotePages::new(&connection.channel, &connection.remote_windows, range)
     }
 
-    /// Where another device of this node finds memory of the peer, and how much of it in one piece; for the
-    /// privileged: EPERM. See [`mapping::address_for_devices`].
+    /// Returns the address at which another device of this node reaches memory of the peer, and the
+    /// length of the memory in one piece there. EPERM: the caller may not access devices. See
+    /// [`mapping::address_for_devices`].
     pub(crate) fn remote_address(&self, offset: i64, len: u64) -> Result<(u64, u64)> {
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         if !may_access_devices() {
@@ -179,17 +181,17 @@ impl Endpoint {
         mapping::address_for_devices(&connection.channel, &connection.remote_windows, range)
     }
 
-    /// A mark for all transfers that one side has started so far.
+    /// Returns a mark for all transfers that one side has started so far.
     pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {
         self.connection()?.transfers.mark(origin)
     }
 
-    /// Has values stored once all transfers that one side has started so far have ended.
+    /// Stores values once all transfers that one side has started so far are complete.
     pub(crate) fn fence_signal(&self, origin: Origin, targets: SignalTargets) -> Result {
         self.connection()?.transfers.signal(origin, targets)
     }
 
-    /// Waits until the transfers that a mark stands for have ended.
+    /// Waits until the transfers that a mark stands for are complete.
     pub(crate) fn fence_wait(&self, mark: i32) -> Result {
         self.connection()?.transfers.wait_for_mark(mark)
     }

@@ -1,40 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end of a connection, from the request to the last word about it.
+//! One end of a connection, from the request until the end is removed from the table of the
+//! connections with its peer.
 //!
-//! A connection is parts: a channel (how the two ends stand, `peer/channel.rs`), a byte stream
-//! (`stream.rs`), the windows of both ends (`memory/`), transfers and fences (`rma/`). It is here that
-//! they are put together, and that they are told of what happens to the connection, in order.
+//! A connection has these parts: a channel (the state of the two ends, `peer/channel.rs`), a byte
+//! stream (`stream.rs`), the windows of both ends (`memory/`), transfers and fences (`rma/`). This
+//! file puts the parts together. It also tells them, in order, what happens to the connection.
 //!
 //! # Closing
 //!
-//! An end that closes first stops writing itself, then says `Close` and stays in the contact's table,
-//! so that its ring's memory lives, until the other end has said `CloseDone`: that it will write into
-//! the ring no more, and that its transfers have ended. Both may close at once: each answers the
-//! other's `Close`. An end whose peer has closed leaves without a word.
+//! An end that closes first stops writing itself and then sends `Close`. It stays in the table, so
+//! that the memory of its ring lives, until the peer has sent `CloseDone`. With
+//! `CloseDone` the peer says that it writes into the ring no more, and that its transfers are
+//! complete. Both ends may close at once: each answers the other's `Close`. An end whose peer has
+//! closed is removed without a message.
 //!
 //! Close waits, in this order, for
 //!
-//! 1. this end's own transfers, and signals behind them: an engine that stops is given up after seconds;
-//! 2. callers that are inside the channel, whatever the peer does: each copies one chunk at most;
-//! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. If memory was lent,
-//!    the peer is lost after ten seconds;
-//! 4. the control work, if it releases this end's memory right now.
+//! 1. this end's own transfers, and the signals behind them. An engine that stops is given up after
+//!    seconds.
+//! 2. callers that are inside the channel, whatever the peer does. Each copies one chunk at most.
+//! 3. the peer's `CloseDone`, if this end has windows, so that the peer's transfers are complete,
+//!    too. If memory was lent, the peer is lost after ten seconds.
+//! 4. the control work, if it releases memory of this end right now.
 //!
-//! What of this is up to the peer (slots, reads, `CloseDone`) a process waits for until it is killed, and then for two
-//! seconds in all, as does one that exits for all of its descriptors. A descriptor that outlives its processes is not
-//! waited for (`sync/patience.rs`). Signals that are not given by then are forgotten; transfers end by themselves, as the
-//! peer lets them, and keep their memory until then.
+//! Some of this depends on the peer: slots, reads, `CloseDone`. A process waits for these until it
+//! is killed, and then for two seconds in all. A process that exits waits two seconds for all of
+//! its descriptors together. Close does not wait for the peer on behalf of a descriptor that
+//! outlives its processes (`sync/patience.rs`). When the wait is over, signals that were not given
+//! are forgotten. Transfers that are still in flight complete as the peer lets them, and keep their
+//! memory until then.
 //!
-//! The loss of the peer ends each of these. What the caller can see, port, pins and charges, is gone when close has
-//! returned, but for windows
+//! The loss of the peer ends each of these waits. When close has returned, the resources that the
+//! caller can see (port, pinned memory, charges) are released, except for windows
 //!
 //! - that the peer has mapped,
 //! - that the peer can't be kept out of, because the device is gone,
-//! - that the peer does not release while the process is being killed, as windows or for transfers.
+//! - that the peer does not release, as windows or for transfers, while the process is being
+//!   killed.
 
 use super::{
-    contact::Contact,
+    peer_connections::PeerConnections,
     stream::Stream, //
 };
 use crate::{
@@ -44,14 +50,14 @@ use crate::{
         messages::{
             Destination,
             Message,
-            RingAddress, //
-            Status,
+            RingAddress,
+            Status, //
         }, //
     },
     memory::{
         remote_windows::RemoteWindows,
         windows::{
-            Held,
+            WindowTotals,
             Windows, //
         }, //
     },
@@ -93,27 +99,27 @@ use kernel::{
     }, //
 };
 
-/// Which ports it connects.
+/// The ports of the two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortPair {
     pub(crate) own: u16,
     pub(crate) peer: u16,
 }
 
-/// See the head of this file.
+/// One end of a connection: its channel and everything that works on it.
 #[pin_data]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) own_port: u16,
-    /// Whom it was asked for; of an end that was accepted, who has asked.
+    /// Destination of this end's request. For an accepted end, the port that sent the request.
     to: Destination,
-    /// The port of whom it was asked for by name, once the peer has said it.
+    /// Port of the peer, once known. Needed for a request that named its destination.
     named_port: SetOnce<u16>,
     pub(super) stream: Arc<Stream>,
-    /// Has the stream told of news, until the peer can't have any.
+    /// Reports doorbells of the peer to the stream. None once the end has left the table.
     #[pin]
     subscription: SpinLock<Option<Subscription>>,
-    /// Messages are calls that have moved something.
+    /// Bytes sent, and the number of calls that sent some.
     pub(super) sent: Flow,
     pub(super) received: Flow,
     pub(super) windows: Arc<Windows>,
@@ -121,38 +127,47 @@ pub(super) struct Connection {
     #[pin]
     pub(super) transfers: Transfers,
     pub(super) mappings: Arc<Mappings>,
-    /// Why the peer did not want it.
+    /// Reason for which the peer refused the request.
     pub(super) refusal: SetOnce<Status>,
-    /// Whether the peer has said `CloseDone`.
+    /// Whether the peer has sent `CloseDone`.
     close_answered: Atomic<bool>,
-    /// Of the connections that users may have with the peer.
+    /// This connection's part of the user's share of connections with the peer.
     _share: FairShare,
-    /// Held while the loss of the peer is noted, so that a closer waits for that.
+    /// Held while the loss of the peer is noted, so that a closing caller can wait until it is
+    /// noted.
     #[pin]
     losing: Mutex<()>,
 }
 
 impl Connection {
-    /// An end in this state that nobody knows of yet. The caller is inside the peer. May sleep.
+    /// Creates an end in this state, which is not in the table of the peer's connections yet. The
+    /// caller is inside the peer.
+    /// Context: may sleep.
     pub(super) fn new(
-        contact: &Arc<Contact>,
+        peer_connections: &Arc<PeerConnections>,
         id: ChannelId,
         own_port: u16,
         to: Destination,
         state: State,
         share: FairShare,
     ) -> Result<Arc<Self>> {
-        let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
+        let channel = Channel::new(&peer_connections.peer, peer_connections.clone(), id, state)?;
         let stream = Stream::new(
             &channel,
-            contact.ring_size,
-            contact.ring_shares.of_caller()?,
+            peer_connections.ring_size,
+            peer_connections.ring_shares.of_caller()?,
         )?;
         let subscription = Subscription::to_channel(&channel.doorbells, id, stream.clone())?;
-        let (exports, caches) = (&contact.exports, &contact.caches);
+        let (exports, caches) = (&peer_connections.exports, &peer_connections.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
-        let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
-        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
+        let remote_windows = RemoteWindows::new(&channel, &peer_connections.remembered)?;
+        let transfers = Transfers::new(
+            &channel,
+            &windows,
+            &remote_windows,
+            caches,
+            &peer_connections.policy,
+        )?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,
@@ -166,7 +181,7 @@ impl Connection {
                 windows,
                 remote_windows,
                 transfers <- transfers,
-                mappings: contact.mappings.clone(),
+                mappings: peer_connections.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
                 _share: share,
@@ -176,15 +191,18 @@ impl Connection {
         )
     }
 
-    /// Takes away what the peer can still reach, as it is out of the table. May sleep.
+    /// Releases the resources of this end that the peer can still reach. The caller has removed the
+    /// end from the table of the peer's connections.
+    /// Context: may sleep.
     pub(super) fn leave(&self) {
         let subscription = self.subscription.lock().take();
         drop(subscription);
-        // Somebody may hold on to the connection for long, but the peer writes no more.
+        // A caller may keep the connection for long, but the peer writes no more into its ring.
         self.stream.own.unmap();
     }
 
-    /// Learns of the other end. Ends the relation to the peer if what it says can't be.
+    /// Notes the id, the port and the ring of the other end. Ends the relation to the peer if the
+    /// ring can't be reached.
     pub(super) fn set_remote(&self, id: ChannelId, port: u16, ring: &RingAddress) -> Result {
         self.stream.set_remote(ring)?;
         self.named_port.populate(port);
@@ -192,7 +210,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the ports of both ends; the peer's is 0 as long as there is only a name for it.
+    /// Returns the ports of both ends. The peer's port is 0 as long as only its name is known.
     pub(super) fn ports(&self) -> PortPair {
         let peer = match self.to.port {
             0 => self.named_port.copy().unwrap_or(0),
@@ -212,17 +230,19 @@ impl Connection {
         }
     }
 
-    /// What it has moved, and has. May sleep.
+    /// Returns the numbers of bytes and messages that this end has moved, and its windows.
+    /// Context: may sleep.
     pub(super) fn traffic(&self) -> Traffic {
         Traffic {
             sent: self.sent.moved(),
             received: self.received.moved(),
             transfers: self.progress(),
-            windows: self.windows.held(),
+            windows: self.windows.totals(),
         }
     }
 
-    /// How its transfers go, and what waits for them. Any context.
+    /// Returns the progress of this end's transfers, and what waits for them.
+    /// Context: any.
     pub(super) fn progress(&self) -> Progress {
         Progress {
             asked: self.transfers.asked(),
@@ -230,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// What the events of its life are told.
+    /// Returns the data of a trace event about this connection.
     pub(super) fn traced(&self, result: Result) -> trace::Connection {
         let ports = self.ports();
         trace::Connection {
@@ -242,9 +262,9 @@ impl Connection {
         }
     }
 
-    // ----- what the peer says; called by the control work --------------------------------------
+    // ----- messages of the peer; called by the control work -------------------------------------
 
-    /// The peer has accepted. Returns whether this end still wants the connection.
+    /// Handles the peer's acceptance. Returns whether this end still wants the connection.
     pub(super) fn accepted(&self, source: ChannelId, port: u16, ring: &RingAddress) -> bool {
         if self.channel.state() == State::Requested && self.set_remote(source, port, ring).is_err()
         {
@@ -257,7 +277,7 @@ impl Connection {
         old == State::Requested
     }
 
-    /// The peer has refused.
+    /// Handles the peer's refusal.
     pub(super) fn refused(&self, reason: Status) {
         self.refusal.populate(reason);
         let old = self
@@ -269,26 +289,26 @@ impl Connection {
         }
     }
 
-    /// The peer has closed its end.
+    /// Handles the peer's `Close`.
     pub(super) fn peer_closed(&self) {
         trace::peer_closed(|| self.traced(Ok(())));
-        // First, so that whoever has seen the state is refused.
+        // Closes the uses first, so that a caller that has seen the new state gets no further use.
         self.channel.close_uses();
         self.channel
             .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
         self.channel.wake();
         self.transfers.close_questions();
-        // Before the answer: when that is there, the peer has its memory back, unless it is in use.
+        // Comes before `CloseDone`, after which the peer has its memory back, unless it is in use.
         self.remote_windows.forget_all();
-        // Whoever is the last to leave answers, so that the answer comes after the last write.
+        // The last use that ends sends the `CloseDone`, so that it comes after the last write.
         self.channel.end_uses();
-        // Nobody can reach them any more, but who has mapped them or copies already.
+        // From here on only existing mappings and copies of the peer reach the windows.
         self.windows.revoke_all();
         self.transfers.cache.close_soon();
     }
 
-    /// The peer will write no more into the ring of this closed end, and its transfers have ended:
-    /// the end can go.
+    /// Handles the peer's `CloseDone`: the peer writes no more into the ring of this closed end,
+    /// and its transfers are complete. Removes the end.
     pub(super) fn close_done(&self) {
         if self.channel.state() == State::Closed {
             self.channel.remove();
@@ -297,11 +317,12 @@ impl Connection {
         self.channel.wake();
     }
 
-    /// The peer's node is gone. May sleep.
+    /// Handles the loss of the peer.
+    /// Context: may sleep.
     pub(super) fn lost(&self) {
         trace::lost(|| self.traced(Err(ENODEV)));
         let _losing = self.losing.lock();
-        // First, so that whoever has seen the state is refused.
+        // Closes the uses first, so that a caller that has seen the new state gets no further use.
         self.channel.close_uses();
         self.channel
             .change_state(|state| (state != State::Closed).then_some(State::Lost));
@@ -313,20 +334,22 @@ impl Connection {
         self.transfers.marks.forget_deferred();
     }
 
-    // ----- what the owner wants ----------------------------------------------------------------
+    // ----- calls of the owner -------------------------------------------------------------------
 
-    /// Closes this end. May sleep; the head of this file says what for. Not for calling from the control work, which
-    /// hears the peer's answer.
+    /// Closes this end. The module documentation lists what close waits for. Must not be called
+    /// from the control work, which handles the peer's answer.
+    /// Context: may sleep.
     pub(super) fn close(&self) {
         self.close_with(Patience::of_process(None));
     }
 
-    /// As [`Self::close`], with this patience, unless memory is lent.
+    /// Closes this end, as [`Self::close`]. Waits with `patience`, or without limit if memory is
+    /// lent.
     pub(super) fn close_with(&self, patience: Patience) {
         trace::close(|| self.traced(Ok(())));
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
-        // Looked at now, as calls that lend memory are refused from here on.
+        // Reads this after the change of the state: no call lends memory from then on.
         let patience = match self.windows.are_lent() {
             true => Patience::Endless,
             false => patience,
@@ -349,14 +372,15 @@ impl Connection {
                 self.wait_for_peer_transfers(&patience);
             }
             (State::Requested, _) => {
-                // Stays in the table until the request is refused or its acceptance has been
+                // Stays in the table until the peer has refused the request, or its acceptance was
                 // answered: the peer may already write.
                 self.channel.send_once(&Message::Cancel {
                     source: self.channel.id,
                     to: self.to,
                 });
             }
-            // A peer that is lost keeps what it might write to until it is forgotten.
+            // The end of a lost peer keeps the memory that the peer might write to, until the peer
+            // is forgotten.
             (State::Lost, _) => (),
             _ => self.channel.remove(),
         }
@@ -364,21 +388,21 @@ impl Connection {
         self.windows.wait_until_unreachable();
     }
 
-    /// Waits until [`Self::lost`] or the control work, if one of them releases memory of this end right now, has done
-    /// so.
+    /// Waits for [`Self::lost`] or the control work, if one of them releases memory of this end
+    /// right now.
     fn wait_until_released(&self) {
-        if !self.windows.were_used() && !self.transfers.were_used() {
+        if !self.windows.have_resources() && !self.transfers.have_resources() {
             return;
         }
         drop(self.losing.lock());
         self.channel.wait_for_handler();
     }
 
-    /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
-    /// its windows under way, and has let go of those that it has not mapped. The loss of the peer ends the wait, and so
-    /// does the end of `patience`.
+    /// Waits until the peer, which knows that this end is closed, has completed its transfers from
+    /// and to this end's windows. By then the peer has also released the windows that it has not
+    /// mapped. The wait ends early when the peer is lost or `patience` is spent.
     fn wait_for_peer_transfers(&self, patience: &Patience) {
-        let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.held().windows) else {
+        let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.totals().windows) else {
             return;
         };
         let done = || self.close_answered.load(Relaxed) || self.channel.is_over();
@@ -388,29 +412,29 @@ impl Connection {
     }
 }
 
-/// What there is with the nodes that are online.
+/// Numbers of connections, windows and mappings shared with online nodes.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) connections: usize,
-    /// Those that are closed here, and wait for the peer's last word.
+    /// Connections that are closed here, and wait for the peer's last message.
     pub(crate) closing_connections: usize,
     /// Windows that peers may be using.
     pub(crate) exported_windows: usize,
-    /// Of peers' memory, in processes.
+    /// Mappings of peers' memory in processes.
     pub(crate) mappings: usize,
 }
 
-/// What one end of a connection has moved, and has.
+/// Amounts that one end of a connection has moved, and its windows.
 #[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: Moved,
     pub(crate) received: Moved,
     pub(crate) transfers: Progress,
-    pub(crate) windows: Held,
+    pub(crate) windows: WindowTotals,
 }
 
 impl Traffic {
-    /// The numbers that every front door shows, and what they are called.
+    /// Returns the numbers that both interfaces show (fdinfo, debugfs), each with its name.
     pub(crate) fn fields(&self) -> [(&'static str, u64); 11] {
         let (written, read) = (&self.transfers.written, &self.transfers.read);
         [

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send and receive calls of an endpoint, with their counts and trace events. `stream.rs` moves the bytes.
+//! The send and receive calls of an endpoint, with their counts and trace events. `stream.rs` moves
+//! the bytes.
 //!
 //! # Messages that are sent whole or not at all
 //!
-//! They go through the same ring as the bytes of other calls, in turn with these. There is room for all
-//! of one before the first byte is stored, and the counter moves once, behind the last byte: so whatever
-//! goes wrong before, or a signal, costs nothing, and who receives finds all of it at once.
+//! Such messages go through the same ring as the bytes of other calls, in turn with them. The
+//! sender waits until the ring has room for all of a message before it stores the first byte. It
+//! moves the counter once, behind the last byte. So a failure or a signal before that leaves
+//! nothing in the ring, and the receiver finds the whole message at once.
 //!
 //! # Waiting for more than half a ring
 //!
-//! Who receives much sleeps until half a ring is there (`stream.rs`). Who waits here for more than half a
-//! ring may need what is there to be taken out, though it is less. So it rings: who receives then finds
-//! that it is waited for (`Stream::is_waited_for`), and takes what there is. So does who does not wait
-//! here but tries again.
+//! A receiver of much data sleeps until half a ring is there (`stream.rs`). A sender that waits
+//! here for room for more than half a ring may need the receiver to take out less than that. So the
+//! sender rings the doorbell: the receiver finds that the sender waits (`Stream::is_waited_for`),
+//! and takes out what is there. A sender that does not wait, but tries again, rings as well.
 //!
-//! A message that is larger than the ring needs a larger ring first: the peer is asked for it, and says
-//! whether it has the memory.
+//! A message that is larger than the ring needs a larger ring first. The sender asks the peer for
+//! one, and the peer answers whether it has the memory.
 
 use super::{
     connection::Connection,
@@ -36,7 +38,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A call that has moved nothing is no message.
+/// Counts a call that has moved something as a message.
 fn count(flow: &Flow, result: Result<usize>) {
     if let Ok(bytes @ 1..) = result {
         flow.add(bytes as u64);
@@ -74,7 +76,7 @@ impl Endpoint {
 }
 
 impl Connection {
-    /// What events are told of a call that has left `fill` bytes in a ring.
+    /// Returns the data of a trace event about a call that has left `fill` bytes in a ring.
     fn traced_call(
         &self,
         memory: &Buffer,
@@ -94,21 +96,27 @@ impl Connection {
     }
 }
 
-/// Bytes of the largest message, whatever ring the peer has: it is copied in one go, during which the end
-/// of the relation to the peer has to wait.
+/// Bytes of the largest message, whatever the size of the peer's ring. The message is copied in one
+/// go, and the end of the relation to the peer has to wait for that copy.
 const MOST: usize = 1 << 20;
 
 impl Stream {
-    /// Sends all bytes of a caller, or none. EAGAIN if there is no room for all, unless it is to `block`;
-    /// EMSGSIZE if there never can be. Interruptible. `waiters` is the queue of those who wait or poll.
+    /// Sends all bytes of a caller, or none. `waiters` is the queue of the waiters and pollers.
+    ///
+    /// # Errors
+    ///
+    /// - EAGAIN: there is no room for all bytes, and the call is not to `block`.
+    /// - EMSGSIZE: there never can be room for all bytes.
+    ///
+    /// Context: may sleep, interruptible.
     pub(super) fn send_all(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result {
         self.check_open()?;
         let _sending = self.sending.lock_for(block)?.ok_or(EAGAIN)?;
         let result = self
             .room_for_all(from.len(), block, waiters)
             .and_then(|()| self.push(from, 0, from.len(), true).map(|_| ()));
-        // As who sends bytes: what was wished for here may be more than those want who poll. Not so
-        // after EAGAIN, for that wish is theirs.
+        // As in [`Self::send`]: this call's wake-up request may ask for more than the pollers want.
+        // After EAGAIN the request was made for the pollers, so it stays.
         let has_failed = matches!(result, Err(error) if error != EAGAIN);
         if has_failed && waiters.has_waiters() && self.watch_for_room() {
             self.channel.wake();
@@ -139,16 +147,17 @@ impl Stream {
                 self.wait_for_growth(wanted)?;
                 continue;
             }
-            // There may be too little in the peer's ring for who receives there to take it out.
+            // The ring may hold too little for the receiver there to wake up and take it out.
             let is_much = wanted > size / 2;
-            // Who polls hears of it when there is room for all, and who tries again has to be waited for as well.
+            // Pollers are woken when there is room for all. A sender that tries again also needs
+            // the receiver to know that it waits.
             if is_much || (!block && waiters.has_waiters()) {
-                self.wish_for_room(wanted)?;
+                self.request_wakeup_for_room(wanted)?;
                 if self.room()? >= wanted {
                     continue;
                 }
                 if is_much {
-                    // Who sleeps there takes out what there is.
+                    // The receiver that sleeps there takes out the bytes that are there.
                     self.ring()?;
                 }
             }
@@ -159,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the ring is as large as this, or will not be: the peer's answer wakes who waits.
+    /// Waits until the ring has this size, or will not get it. The peer's answer wakes the waiter.
     fn wait_for_growth(&self, wanted: u32) -> Result {
         let remote = self.remote()?;
         self.channel.waiters()?.wait(|| {

@@ -2,27 +2,30 @@
 
 //! The memory of the ring in which an end of a connection receives.
 //!
-//! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
-//! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
-//! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
-//! whether anybody receives or not, and charged to whom the connection belongs to. Large rings share what there is for
-//! them ([`Share`]). The first area is kept to the end.
+//! The ring begins as a page: the header, and a small first area behind it. Where the peer reaches
+//! little memory, it begins as less. The peer may ask for more, once, and gets a second area: as
+//! large as the ring may become, or as there is memory for. `logic/ring.rs` tells where the bytes
+//! lie then. The control work makes the second area, whether the owner receives or not, and charges
+//! it to the owner of the connection. Large rings share a budget ([`Share`]). The first area is
+//! kept to the end.
 //!
-//! Only the receiver goes on to the second area. Everything that the peer writes, header and
-//! bytes, is read once and checked.
+//! Only the receiver goes on to the second area. Everything that the peer writes, header and bytes,
+//! is read once and checked.
 //!
-//! What the header says is not known here but for the word of the move, see `rings.rs`.
+//! Of the header, only the word of the move is known here. `rings.rs` has the others.
 //!
 //! Lock: `open`.
 //!
-//! How much memory the large rings of this node have, all together.
+//! # Budget of large rings
 //!
-//! A ring that is full grows, and who has many connections can fill many. Each is charged to its
-//! owner, but not every system limits what an owner may have. So only a part of the memory is for what
-//! rings have beyond the [`COMMON`] size, which each may have; who comes too late stays at that.
+//! A full ring grows, and a user with many connections can fill many rings. Each ring is charged to
+//! its owner, but not every system limits the memory of an owner. So all large rings of this node
+//! together get only a part of its memory. A ring up to the [`COMMON`] size does not count. When
+//! the budget is used up, a ring does not grow beyond this size.
 //!
-//! Of that each user has a share with each node ([`shares_of`]). Where the peer reaches little, the share is one of all that
-//! it reaches, so that others find a place there, too.
+//! Each user has a share of the budget with each node ([`shares_of`]). Where the peer reaches
+//! little memory, the share is one of all that it reaches, so that other users find room there,
+//! too.
 
 use crate::{
     logic::ring::{
@@ -61,53 +64,54 @@ use kernel::{
 /// Bytes of the header, behind which the first area lies.
 pub(super) const HEADER: usize = 192;
 
-/// Bytes of the smallest first area, where there is little room that the peer reaches.
+/// Bytes of the smallest first area, for a peer that reaches little memory.
 const SMALLEST: u32 = 64;
 
-/// Where the word of the move lies in the header, 8 bytes.
+/// Offset of the word of the move in the header, 8 bytes.
 pub(super) const MOVE: usize = 8;
 
 struct Area {
-    // The memory goes before it is given back.
+    // Dropped before `_share`, which counts it.
     memory: SharedMemory,
     geometry: Geometry,
     _share: Option<Share>,
 }
 
-/// See the head of this file.
+/// The memory of the ring in which an end of a connection receives.
 #[pin_data]
 pub(super) struct OwnRing {
-    /// The header and the first area.
+    /// Header and first area.
     pub(super) head: SharedMemory,
     pub(super) first: Geometry,
-    /// How large the ring may become.
+    /// Largest size that the ring may get.
     pub(super) limit: Geometry,
-    /// The second area, once it was offered.
+    /// Second area, once it was offered.
     second: SetOnce<KBox<Area>>,
-    /// Whether the next byte lies there; written by the receiver.
+    /// Whether the next byte lies in the second area; written by the receiver.
     has_moved: Atomic<bool>,
-    /// What its user has of the memory for rings because of it.
+    /// This ring's part of its user's share of ring memory.
     share: FairShare,
     /// Whether the peer may be given more memory.
     #[pin]
     open: Mutex<bool>,
 }
 
-/// Where bytes lie: in which memory, and where in it they begin, as offset and length.
+/// The place of bytes: their memory, and their spans in it as offset and length.
 pub(super) struct Unread<'a> {
     pub(super) memory: &'a SharedMemory,
     pub(super) spans: [(usize, usize); 2],
-    /// How many they are, together.
+    /// Number of bytes in both spans.
     pub(super) count: u32,
 }
 
 impl OwnRing {
-    /// A ring that may become as large as `limit` bytes, a power of two. The caller is inside the
-    /// peer, and pays; the `share` begins with nothing. May sleep.
+    /// Creates a ring that may become as large as `limit` bytes, a power of two. The caller is
+    /// inside the peer, and pays. Nothing is counted in `share` yet.
+    /// Context: may sleep.
     pub(super) fn new(path: &dyn Path, limit: u32, share: FairShare) -> Result<impl PinInit<Self>> {
         let most = 1 << path.limits().ring.max(SMALLEST).ilog2();
         let limit = Geometry::new(limit.min(most)).ok_or(EINVAL)?;
-        // The largest power of two that finds a place in the page.
+        // Largest power of two that fits into the page.
         let mut first = limit.size().min(1 << (PAGE_SIZE - HEADER).ilog2());
         let head = loop {
             match make(path, HEADER + first as usize, Payer::Caller, &share) {
@@ -127,33 +131,35 @@ impl OwnRing {
         }))
     }
 
-    /// How large the peer may take it to be. To be asked after its counter has been read.
+    /// Returns the size that the peer may take the ring to have. Called after the peer's counter
+    /// has been read.
     pub(super) fn largest(&self) -> Geometry {
         let second = self.second.as_ref();
         second.map_or(self.first, |second| second.geometry)
     }
 
-    /// How much fits at least, whatever the peer has heard of: so much comes before it waits for room.
+    /// Returns how many bytes the ring holds in any case, even if the peer has not heard of the
+    /// second area. So many bytes come before the peer waits for room.
     pub(super) fn size(&self) -> u32 {
         self.reading()
             .map_or(self.first, |second| second.geometry)
             .size()
     }
 
-    /// The second area, if the next byte lies there.
+    /// Returns the second area, if the next byte lies there.
     fn reading(&self) -> Option<&Area> {
         let second = self.second.as_ref()?;
         self.has_moved.load(Relaxed).then_some(&**second)
     }
 
-    /// From which count on the peer's bytes lie in the second area, if there is one.
+    /// Returns the count from which on the peer's bytes lie in the second area, if there is one.
     fn moved_at(&self) -> Option<u32> {
         self.second.as_ref()?;
         ring::moved_at(self.head.read_u64(MOVE).ok()?)
     }
 
-    /// Where those of `count` bytes from `consumed` on lie that lie in one area. For who is receiving,
-    /// who has read from the peer's counter that they are there.
+    /// Returns the place of the `count` bytes from `consumed` on, as far as they lie in one area.
+    /// Only for the receiver, which has found in the peer's counter that the bytes are there.
     pub(super) fn unread(&self, consumed: u32, count: u32) -> Result<Unread<'_>, Corrupt> {
         loop {
             let (memory, start, geometry, moved) = match self.reading() {
@@ -174,8 +180,9 @@ impl OwnRing {
         }
     }
 
-    /// Makes the second area, as large as the ring may become or as there is memory for: its address, and size. ENOSPC if
-    /// the ring has all that it may have. The control work, for whom the `group` pays; may sleep.
+    /// Makes the second area: as large as the ring may become, or as there is memory for. Returns
+    /// its address and its size. The `group` pays for it. ENOSPC: the ring can't grow any more.
+    /// Context: control work, may sleep.
     pub(super) fn grow(&self, path: &dyn Path, group: &MemoryGroup) -> Result<(u64, u32)> {
         let open = self.open.lock();
         if !*open {
@@ -188,7 +195,7 @@ impl OwnRing {
         }
         let area = loop {
             match self.make_area(path, size, group) {
-                // A little more is better than nothing, and easier to be had in one piece.
+                // Half of that is still more than the first area, and easier to get in one piece.
                 Err(ENOMEM) if size / 2 > before => size /= 2,
                 area => break area?,
             }
@@ -211,7 +218,8 @@ impl OwnRing {
         })
     }
 
-    /// Takes the ring away from the peer, for good; the data stays. May sleep.
+    /// Takes the ring away from the peer, for good. The data stays.
+    /// Context: may sleep.
     pub(super) fn unmap(&self) {
         *self.open.lock() = false;
         self.head.unmap();
@@ -221,13 +229,15 @@ impl OwnRing {
     }
 }
 
-/// Returns the shares of users in the memory of the rings that a peer writes to. May sleep.
+/// Returns the shares of users in the memory of the rings that a peer writes to.
+/// Context: may sleep.
 pub(super) fn shares_of(path: &dyn Path) -> Result<FairShares> {
     let all = path.limits().rings.unwrap_or_else(for_large);
     FairShares::of(usize::try_from(all)?)
 }
 
-/// Makes memory of a ring, and counts it in the share of a user: ENOMEM if that is too much.
+/// Makes memory of a ring, and counts it in the share of a user. ENOMEM: the user has too much, or
+/// there is no memory.
 fn make(path: &dyn Path, len: usize, payer: Payer<'_>, share: &FairShare) -> Result<SharedMemory> {
     let memory = path.share(len, payer)?;
     let is_counted = path.limits().rings.is_some() || len > COMMON as usize;
@@ -237,28 +247,29 @@ fn make(path: &dyn Path, len: usize, payer: Payer<'_>, share: &FairShare) -> Res
     Ok(memory)
 }
 
-/// Returns how many bytes large rings may have together.
+/// Returns the bytes of the budget for large rings.
 fn for_large() -> u64 {
     reached::end_of_memory() / PARTS
 }
 
-/// Bytes of a ring that are not counted.
+/// Size in bytes up to which a ring is not counted.
 pub(super) const COMMON: u32 = 1 << 16;
 
-/// Large rings have one part in so many of this node's memory.
+/// Divisor of this node's memory that gives the budget of large rings.
 const PARTS: u64 = 16;
 
 /// Bytes of all shares.
 static TAKEN: Atomic<u64> = Atomic::new(0);
 
-/// So many bytes of the memory for large rings; given back when dropped.
+/// A number of bytes from the budget of large rings. The drop gives them back.
 pub(super) struct Share(u64);
 
 impl Share {
-    /// None if that is more than is left of `limit` bytes. Any context.
+    /// Takes `bytes`, so that at most `limit` bytes are taken in all. None if fewer are left.
+    /// Context: any.
     fn take_of(limit: u64, bytes: u64) -> Option<Self> {
         let before = TAKEN.fetch_add(bytes, Relaxed);
-        // Gives them back if they are refused.
+        // The drop gives the bytes back if they are refused.
         let share = Self(bytes);
         (before.saturating_add(bytes) <= limit).then_some(share)
     }
@@ -270,12 +281,12 @@ impl Drop for Share {
     }
 }
 
-#[kunit_tests(scif_endpoint_ring_budget)]
+#[kunit_tests(scif_endpoint_own_ring)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
+    fn dropped_share_can_be_taken_again() {
         let before = TAKEN.load(Relaxed);
         let (first, second) = (
             Share::take_of(before + 100, 60),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an end of a connection knows of the ring into which it sends, in the peer's memory.
+//! State of the peer's ring, into which an end of a connection sends.
 //!
-//! The peer makes it larger if it is asked to (`own_ring.rs`, `logic/ring.rs`). The sender asks, once, when
-//! there is more to send than there is room, whether anybody receives or not. The area that the peer
-//! offers counts at once for a look for room, and the next send moves there.
+//! The ring lies in the peer's memory. The peer makes it larger on request (`own_ring.rs`,
+//! `logic/ring.rs`). The sender asks once, when it has more to send than there is room, whether the
+//! peer receives or not. The area that the peer offers counts at once as room, and the next send
+//! moves there.
 //!
-//! What the peer says is checked here. What it has not said, is not believed: it is asked by control
-//! message only, nothing is read over the bus.
+//! All that the peer says is checked here. Only a control message asks for a larger ring and only a
+//! control message offers one: nothing is read over the bus.
 
 use super::own_ring::{
     HEADER,
@@ -38,39 +39,40 @@ use kernel::{
     },
 };
 
-/// Whether the peer was asked for a larger ring.
+/// The peer was not asked for a larger ring.
 const NOT_ASKED: u32 = 0;
 const ASKED: u32 = 1;
-/// It has a second area now, or stays as it is.
+/// The peer has offered a second area, or keeps the ring as it is.
 const ANSWERED: u32 = 2;
 
-/// Bytes of the ring.
+/// A part of the peer's memory that holds bytes of the ring.
 #[derive(Clone, Copy)]
 pub(super) struct Area {
-    /// As a bus address of the peer.
+    /// Bus address of the peer.
     address: u64,
     pub(super) geometry: Geometry,
 }
 
-/// See the head of this file.
+/// The peer's ring, as far as this end knows it.
 pub(super) struct PeerRing {
     /// Bus address of the header.
     header: u64,
-    /// The doorbell that wakes the peer.
+    /// Doorbell that wakes the peer.
     pub(super) doorbell: u32,
-    /// How large the peer makes it at most.
+    /// Largest size to which the peer extends the ring.
     limit: u32,
     first: Area,
-    /// The second area, once it was offered.
+    /// Second area, once the peer has offered it.
     second: SetOnce<Area>,
-    /// Whether bytes go there; written by the sender.
+    /// Whether bytes go to the second area; written by the sender.
     has_moved: Atomic<bool>,
-    /// [`NOT_ASKED`] and so on.
+    /// State of the request for a larger ring, as one of the constants above.
     growth: Atomic<u32>,
 }
 
 impl PeerRing {
-    /// The ring that the peer has named; none if that can't be reached. The caller is inside the peer.
+    /// Checks the address of the peer's ring. None if the ring can't be reached. The caller is
+    /// inside the peer.
     pub(super) fn new(path: &dyn Path, ring: &RingAddress) -> Option<Self> {
         let len = HEADER as u64 + u64::from(ring.size);
         if ring.address % 8 != 0 || path.reach(ring.address, len).is_err() {
@@ -91,28 +93,30 @@ impl PeerRing {
         })
     }
 
-    /// Where bytes go that are sent now. Any context.
+    /// Returns the area for the bytes that are sent now.
+    /// Context: any.
     pub(super) fn latest(&self) -> &Area {
         self.second.as_ref().unwrap_or(&self.first)
     }
 
-    /// How much can be sent before anything is received. Any context.
+    /// Returns how many bytes can be sent before the peer receives any.
+    /// Context: any.
     pub(super) fn size(&self) -> u32 {
         self.latest().geometry.size()
     }
 
-    /// The header, which can be stored to. The caller is inside the peer.
+    /// Returns the header, for stores. The caller is inside the peer.
     pub(super) fn reach_header<'a>(&self, path: &'a dyn Path) -> Result<Reached<'a>> {
         path.reach(self.header, HEADER as u64)
     }
 
-    /// Bytes of an area, which can be stored to. The caller is inside the peer.
+    /// Returns the bytes of an area, for stores. The caller is inside the peer.
     pub(super) fn reach_area<'a>(&self, path: &'a dyn Path, area: &Area) -> Result<Reached<'a>> {
         path.reach(area.address, area.geometry.size().into())
     }
 
-    /// Moves to the latest area: what is sent from `produced` on lies there, and our counter is
-    /// stored behind this. For the sender.
+    /// Moves to the latest area: bytes from count `produced` on lie there. The caller, which is the
+    /// sender, stores the counter after this.
     pub(super) fn move_on(&self, header: &Reached<'_>, produced: u32) -> Result<&Area> {
         let Some(second) = self.second.as_ref() else {
             return Ok(&self.first);
@@ -124,12 +128,12 @@ impl PeerRing {
         Ok(second)
     }
 
-    /// Whether it may become larger than it is.
+    /// Returns whether the ring may become larger than it is.
     pub(super) fn may_grow(&self) -> bool {
         self.size() < self.limit && self.growth.load(Acquire) != ANSWERED
     }
 
-    /// The most that can ever be sent before anything is received.
+    /// Returns how many bytes can ever be sent before the peer receives any.
     pub(super) fn largest(&self) -> u32 {
         if self.may_grow() {
             self.limit
@@ -138,14 +142,14 @@ impl PeerRing {
         }
     }
 
-    /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For the sender, if it has too
-    /// little room in a ring that may grow.
+    /// Returns whether the caller has to ask the peer for room for `wanted` bytes. Called by the
+    /// sender, if it finds too little room in a ring that may grow.
     pub(super) fn is_to_grow(&self, wanted: u32) -> bool {
         wanted > self.size() && self.growth.cmpxchg(NOT_ASKED, ASKED, Full).is_ok()
     }
 
-    /// The peer offers an area, if `size` is not 0: says why that can't be. The caller is inside the
-    /// peer.
+    /// Handles the answer of the peer, which offers an area if `size` is not 0. Returns the reason
+    /// if the offer can't be. The caller is inside the peer.
     pub(super) fn answered(
         &self,
         path: &dyn Path,
@@ -153,7 +157,7 @@ impl PeerRing {
         size: u32,
     ) -> Result<(), &'static str> {
         if self.growth.load(Relaxed) != ASKED {
-            return Err("it offers a ring that nobody has asked for");
+            return Err("it offers a ring that was not requested");
         }
         if size != 0 {
             if size <= self.size() || size > self.limit {

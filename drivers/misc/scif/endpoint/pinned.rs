@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that are pinned by themselves, and registered later, as often as one likes.
+//! Pages that are pinned by themselves, and registered later, as often as the caller likes.
 //!
-//! They stay pinned, and charged to who has pinned them, until all who have them, and all windows made of
-//! them, let go; whoever has them can make windows of them. What those have in common is in
-//! `memory/pinned.rs`, and how many there may be.
+//! The pages stay pinned, and charged to the process that has pinned them, as long as they have an
+//! owner or a window. Each owner can make windows of the pages. `memory/pinned.rs` tells what these
+//! windows share, and how many there may be.
 
 use super::{
     scif::Scif,
@@ -33,17 +33,18 @@ use kernel::{
     sync::Arc, //
 };
 
-/// See the head of this file.
+/// Pages that are pinned by themselves, from which windows can be made.
 pub(crate) struct PinnedPages {
     memory: Arc<PinnedMemory>,
-    /// The most that windows made of them allow.
+    /// Largest set of accesses that windows made of the pages allow.
     protection: u32,
 }
 
 impl Scif {
-    /// Pins whole pages of the caller, for windows that allow `protection`. EINVAL unless they are
-    /// whole pages; for the rest see [`Windows::register`](crate::memory::windows::Windows::register).
-    /// May sleep.
+    /// Pins whole pages of the caller, for windows that allow `protection`. EINVAL: the memory is
+    /// not whole pages. The other errors are those of
+    /// [`Windows::register`](crate::memory::windows::Windows::register).
+    /// Context: may sleep.
     pub(crate) fn pin(&self, memory: &Buffer, protection: u32) -> Result<PinnedPages> {
         if !memory.is_whole_pages() {
             return Err(EINVAL);
@@ -53,8 +54,14 @@ impl Scif {
         self.pinned(pages, protection)
     }
 
-    /// Memory of a device, whole pages at a physical address: nothing is pinned or charged. EPERM without
-    /// the right to access devices, EINVAL if it is RAM, or not all of one device. May sleep.
+    /// Takes memory of a device, whole pages at a physical address. Nothing is pinned or charged.
+    ///
+    /// # Errors
+    ///
+    /// - EPERM: the caller may not access devices.
+    /// - EINVAL: the memory is RAM, or does not lie in one device.
+    ///
+    /// Context: may sleep.
     pub(crate) fn pin_device(
         &self,
         address: u64,
@@ -72,7 +79,7 @@ impl Scif {
 
     fn pinned(&self, pages: Arc<Pages>, protection: u32) -> Result<PinnedPages> {
         let account = if pages.are_lent() {
-            // The kernel's own is registered by whoever has lent it.
+            // The owner of lent kernel memory registers it without a bound.
             None
         } else {
             Account::of_caller(&self.users, pages.len() as u64)?
@@ -85,8 +92,8 @@ impl Scif {
 }
 
 impl Endpoint {
-    /// Registers all of what was pinned before: the window has its protection. Returns its offset; see
-    /// [`Endpoint::register`].
+    /// Registers all of the pinned pages, with their protection. Returns the offset of the window;
+    /// see [`Endpoint::register`].
     pub(crate) fn register_pinned(
         &self,
         pinned: &PinnedPages,
@@ -100,9 +107,14 @@ impl Endpoint {
         self.register_part(pinned, 0, pinned.memory.size(), offset, options)
     }
 
-    /// Registers a part of what was pinned before, so many bytes from there on. EINVAL unless they are
-    /// whole pages and in it, EACCES for more than it allows, EAGAIN if there are too many of it. Returns the offset; see
-    /// [`Endpoint::register`].
+    /// Registers `len` bytes of the pinned pages, beginning at `from`. Returns the offset of the
+    /// window; see [`Endpoint::register`].
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the range is not whole pages, or not in the pinned pages.
+    /// - EACCES: `options` allow more than the pages do.
+    /// - EAGAIN: there are too many windows of the pages.
     pub(crate) fn register_part(
         &self,
         pinned: &PinnedPages,

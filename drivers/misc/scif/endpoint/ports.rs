@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ports of this node, and who listens on them.
+//! The ports of this node, and the listeners on them.
 //!
-//! Port 0 means "any" in every call of SCIF and is never given out. Who asks for any port gets the next one
-//! behind that which was given out last, from [`FIRST_DYNAMIC`] on: so a port that was just freed comes back as
-//! late as possible, as a peer may still hold messages for it.
+//! Port 0 means "any" in every call of SCIF and is never given out. A caller that asks for any port
+//! gets the next free one behind the port that was given out last, from [`FIRST_DYNAMIC`] on. So a
+//! port that was just freed is given out again as late as possible: a peer may still hold messages
+//! for it.
 //!
-//! Lock: `inner` is a spinlock, held for a look at one port: all users and the control work need it, however many listeners
-//! one user has.
+//! A listener has a queue of requests that wait for accept, and a list of accepted connections that
+//! wait for an endpoint.
 //!
-//! A listening port, the connection requests that wait for accept, and the connections that were accepted and wait for
-//! an endpoint.
+//! Locks:
 //!
-//! Locks: `queue` is a spinlock, which the control work takes; `accepted` is a leaf among the mutexes.
+//! - `Ports::inner` is a spinlock, held for the access to one port only. All users and the control
+//!   work need it, however many listeners one user has.
+//! - `Listener::queue` is a spinlock, which the control work takes.
+//! - `Listener::accepted` is a leaf among the mutexes.
 
 use super::accept::Accepting;
 use crate::{
@@ -20,8 +23,8 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            RingAddress, //
-            Status,
+            RingAddress,
+            Status, //
         }, //
     },
     peer::{
@@ -55,22 +58,22 @@ use kernel::{
     }, //
 };
 
-/// The first port that is given out to a caller that does not name one (`SCIF_PORT_RSVD`).
+/// First port that is given out to a caller that asks for any port (`SCIF_PORT_RSVD`).
 const FIRST_DYNAMIC: u16 = 1088;
 
-/// How many numbers of ports there are.
+/// Number of ports.
 const PORTS: usize = 1 << 16;
 
 struct Inner {
-    /// The ports that are taken, and 0.
+    /// Ports that are taken, and port 0.
     taken: IdPool,
-    /// Where to look first for any port.
+    /// Number from which the search for any port begins.
     next: u16,
     listeners: RBTree<u16, Arc<Listener>>,
 }
 
 impl Inner {
-    /// Takes the port with this number: EINVAL if an endpoint has it.
+    /// Takes the port with this number. EINVAL: an endpoint has the port.
     fn take(&mut self, number: u16) -> Result<u16> {
         let free = self.taken.find_unused_id(number.into());
         let free = free.filter(|free| free.as_usize() == number.into());
@@ -78,7 +81,7 @@ impl Inner {
         Ok(number)
     }
 
-    /// Takes some port from [`FIRST_DYNAMIC`] on: ENOSPC if all of them are taken.
+    /// Takes any port from [`FIRST_DYNAMIC`] on. ENOSPC: all of them are taken.
     fn take_any(&mut self) -> Result<u16> {
         let start = match self.taken.find_unused_id(self.next.into()) {
             Some(_) => self.next,
@@ -91,7 +94,7 @@ impl Inner {
     }
 }
 
-/// See the head of this file.
+/// The ports of this node and their listeners.
 #[pin_data]
 pub(super) struct Ports {
     #[pin]
@@ -99,7 +102,7 @@ pub(super) struct Ports {
     shares: FairShares,
 }
 
-/// A port of this node that belongs to endpoints; free again when dropped.
+/// A port of this node that belongs to endpoints. The drop frees the port.
 pub(super) struct BoundPort {
     ports: Arc<Ports>,
     pub(super) number: u16,
@@ -114,7 +117,8 @@ impl Drop for BoundPort {
 }
 
 impl Ports {
-    /// All of them free. May sleep.
+    /// Creates the table with all ports free.
+    /// Context: may sleep.
     pub(super) fn new() -> Result<Arc<Self>> {
         let mut inner = Inner {
             taken: IdPool::with_capacity(PORTS, GFP_KERNEL)?,
@@ -132,8 +136,12 @@ impl Ports {
         )
     }
 
-    /// Takes a port: `number`, or any that is free for 0. EINVAL if it is taken, ENOSPC if none is
-    /// left, or the caller's user has its share.
+    /// Takes port `number`, or any free port if `number` is 0.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the port is taken.
+    /// - ENOSPC: no port is left, or the caller's user has its share of ports.
     pub(super) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
         let share = self.shares.take()?.ok_or(ENOSPC)?;
         let mut inner = self.inner.lock();
@@ -141,9 +149,10 @@ impl Ports {
             0 => inner.take_any(),
             _ => inner.take(number),
         };
-        // Before the share may go.
+        // Releases the lock before an error drops the share.
         drop(inner);
-        // From here on dropping the port frees it, but it has to exist for that.
+        // From here on the drop of `port` frees the number. A failed allocation below drops it,
+        // too.
         let port = BoundPort {
             ports: self.clone(),
             number: taken?,
@@ -152,26 +161,29 @@ impl Ports {
         Ok(Arc::new(port, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Lets requests for the listener's port come in.
+    /// Makes the listener known for requests to its port.
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
-        // Before the lock, which all processes need: who pays may have to wait.
+        // Allocates before it takes the lock that all processes need: the charge may make the
+        // caller wait.
         let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
         let _replaced = self.inner.lock().listeners.insert(node);
         Ok(())
     }
 
-    /// The listener at a port.
+    /// Returns the listener at a port.
     pub(super) fn listener(&self, port: u16) -> Option<Arc<Listener>> {
         self.inner.lock().listeners.get(&port).cloned()
     }
 
-    /// Has no more requests find the listener. One that has found it is refused once it is closed.
+    /// Hides the listener from further requests. A request that has already found the listener is
+    /// refused once the listener is closed.
     pub(super) fn remove_listener(&self, listener: &Listener) {
         let removed = self.inner.lock().listeners.remove(&listener.port);
         drop(removed);
     }
 
-    /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.
+    /// Handles a peer's request for a connection with `port`: queues the request, or refuses it.
+    /// Context: may sleep.
     pub(super) fn requested(&self, port: u16, request: Request) {
         let queued = match self.listener(port) {
             Some(listener) => listener.push(request),
@@ -182,8 +194,9 @@ impl Ports {
         }
     }
 
-    /// A peer's connector with this id has given up what it asked for at `port`: refuses that, if it is queued. May
-    /// sleep.
+    /// Handles a withdrawal by the peer's connector `source`: refuses its request to `port`, if
+    /// that is queued.
+    /// Context: may sleep.
     pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId, port: u16) {
         if let Some(listener) = self.listener(port) {
             listener
@@ -191,7 +204,8 @@ impl Ports {
         }
     }
 
-    /// Refuses the queued requests of a peer, which is lost. May sleep.
+    /// Refuses the queued requests of a lost peer.
+    /// Context: may sleep.
     pub(super) fn forget_requests(&self, peer: &Arc<Peer>) {
         let mut next = Some(0);
         while let Some(listener) = next.and_then(|from| self.listener_from(from)) {
@@ -200,7 +214,7 @@ impl Ports {
         }
     }
 
-    /// The first listener at this port or behind it.
+    /// Returns the listener with the lowest port that is at least `port`.
     fn listener_from(&self, port: u16) -> Option<Arc<Listener>> {
         let inner = self.inner.lock();
         let cursor = inner.listeners.cursor_lower_bound(&port)?;
@@ -216,7 +230,7 @@ mod tests {
     const NUMBER: u16 = 2000;
 
     #[test]
-    fn a_port_is_free_when_the_last_who_has_it_is_gone() -> Result {
+    fn port_is_free_after_its_last_reference_is_dropped() -> Result {
         let ports = Ports::new()?;
         let port = ports.bind(NUMBER)?;
         let other = port.clone();
@@ -231,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn any_port_is_one_that_is_free() -> Result {
+    fn bind_to_port_zero_chooses_a_free_port() -> Result {
         let ports = Ports::new()?;
         let first = ports.bind(0)?;
         let taken = ports.bind(first.number + 1)?;
@@ -242,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_freed_comes_back_last() -> Result {
+    fn freed_port_is_reused_after_all_other_ports() -> Result {
         let ports = Ports::new()?;
         let mut inner = ports.inner.lock();
         assert_eq!(inner.take(0), Err(EINVAL));
@@ -260,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_known_until_it_is_removed() -> Result {
+    fn listener_is_found_by_port_until_removed() -> Result {
         let ports = Ports::new()?;
         let waiters = Arc::pin_init(new_wait_queue!("scif_test::Ports::waiters"), GFP_KERNEL)?;
         let listener = Listener::new(NUMBER, 1, waiters)?;
@@ -273,23 +287,24 @@ mod tests {
     }
 }
 
-/// Larger backlogs are taken as this.
+/// Largest backlog. Larger ones are reduced to it.
 const MAX_BACKLOG: usize = 1024;
 
-/// A peer's request for a connection. Refused when it is dropped, unless it was answered.
+/// A peer's request for a connection. The drop refuses the request, unless it was answered.
 pub(super) struct Request {
     pub(super) peer: Arc<Peer>,
-    /// The connector's id of the connection.
+    /// Id of the connector's end.
     pub(super) source: ChannelId,
     pub(super) source_port: u16,
-    /// Where it wants data.
+    /// Ring in which the connector receives.
     pub(super) ring: RingAddress,
-    /// For the answer.
+    /// Memory for the answer. None once the request is answered.
     reservation: Option<Reservation>,
 }
 
 impl Request {
-    /// Takes a request in: ENOMEM if there is no memory for its answer. May sleep.
+    /// Creates a request. ENOMEM: there is no memory for its answer.
+    /// Context: may sleep.
     pub(super) fn new(
         peer: &Arc<Peer>,
         source: ChannelId,
@@ -305,12 +320,14 @@ impl Request {
         })
     }
 
-    /// Answers it. Any context.
+    /// Answers the request.
+    /// Context: any.
     pub(super) fn answer(mut self, message: &Message) {
         self.send(message);
     }
 
-    /// Refuses it. Any context.
+    /// Refuses the request.
+    /// Context: any.
     pub(super) fn refuse(mut self, reason: Status) {
         let target = self.source;
         self.send(&Message::Refuse { target, reason });
@@ -332,22 +349,23 @@ impl Drop for Request {
     }
 }
 
-/// A port on which an endpoint listens.
+/// A port on which an endpoint listens, with its requests and accepted connections.
 #[pin_data]
 pub(super) struct Listener {
-    /// The endpoint has it, so that it is free when that is closed, whoever still has this.
+    /// Number of the port. Its [`BoundPort`] belongs to the endpoint. So the port is free once the
+    /// endpoint is closed, even if a reference to this listener is left.
     pub(super) port: u16,
     backlog: usize,
-    /// In the order in which they came; empty once the listener is closed.
+    /// Requests in the order in which they came. Empty once the listener is closed.
     #[pin]
     queue: SpinLock<RBTree<u64, Request>>,
-    /// How many requests are queued; written under `queue`.
+    /// Number of queued requests; written under `queue`.
     queued: Atomic<usize>,
     /// Set under `queue`.
     closed: Atomic<bool>,
     #[pin]
     pub(super) accepted: Mutex<KVec<Accepting>>,
-    /// The endpoint's.
+    /// Wait queue of the endpoint.
     waiters: Arc<WaitQueue>,
 }
 
@@ -368,9 +386,10 @@ impl Listener {
         )
     }
 
-    /// Queues a request and wakes who accepts, or says why not.
+    /// Queues a request and wakes the callers of accept. Otherwise returns the request and the
+    /// reason for refusal.
     pub(super) fn push(&self, request: Request) -> Result<(), (Status, Request)> {
-        // Made as they come: who listens has not asked for any yet.
+        // Allocated for each request, and not charged: the listener has not asked for this one.
         let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
             return Err((Status::NoMemory, request));
         };
@@ -395,24 +414,28 @@ impl Listener {
         requests.remove(&number)
     }
 
-    /// Refuses all queued requests for which `is_meant` is true. May sleep.
+    /// Refuses all queued requests for which `is_meant` is true.
+    /// Context: may sleep.
     fn refuse_if(&self, is_meant: impl Fn(&Request) -> bool) {
-        // Each is refused without the lock, as it is dropped.
+        // The drop refuses each request, without the lock.
         while self.take_if(&is_meant).is_some() {}
     }
 
-    /// How many requests are queued. Any context.
+    /// Returns how many requests are queued.
+    /// Context: any.
     pub(super) fn queued(&self) -> usize {
         self.queued.load(Relaxed)
     }
 
-    /// Whether the listener was closed. Any context.
+    /// Returns whether the listener was closed.
+    /// Context: any.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Refuses all that is queued and whatever still comes, and closes what was accepted and not taken over. The caller
-    /// has removed the listener from its port. May sleep.
+    /// Refuses all requests, queued and later ones, and closes the accepted connections that were
+    /// not taken over. The caller has removed the listener from its port.
+    /// Context: may sleep.
     pub(super) fn close(&self) {
         let requests = {
             let mut requests = self.queue.lock();

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two rings of a stream: bytes, counters, and who is to be woken.
+//! The two rings of a stream: bytes, counters, and the requests to be woken.
 //!
-//! Each end owns the ring in which it receives, in its own memory (`own_ring.rs`, and `peer_ring.rs`
-//! for what the other end knows of it). The peer writes all of it:
+//! Each end owns the ring in which it receives, in its own memory (`own_ring.rs`). `peer_ring.rs`
+//! is the sender's view of that ring. The peer writes all of the ring:
 //!
 //! ```text
 //!   0  produced     u32  bytes that the peer has written into this ring, ever
-//!   8  move         u64  from where on the second area is used, see `logic/ring.rs`
+//!   8  move         u64  count from which on the second area is used, see `logic/ring.rs`
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
-//! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
-//! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
+//! 128  room wanted  u32  bytes taken out of this ring at which the peer wants a doorbell
+//! 132  data wanted  u32  bytes written into *its* ring at which the peer wants a doorbell
 //! 136  room doorbell, 140 data doorbell
-//!                   u32  which doorbell that is to be, see `rings/waking.rs`
+//!                   u32  number of the doorbell to ring for each, see `rings/waking.rs`
 //! 192  data              of the first area; the second one lies elsewhere
 //! ```
 //!
-//! What is written with each message lies apart from what is read with each: a cache line that
-//! both ends touch costs each of them a way to the other's.
+//! Words that are written with each message lie apart from words that are read with each message. A
+//! cache line that both ends touch costs each end an access to the other's cache.
 //!
-//! The sender pushes data into the receiver's ring, then the counter; the receiver reads its own memory
-//! and pushes its counter back: stores only. All counters run freely; what the peer writes there is read
-//! once and checked before use, and a peer whose counters contradict each other is dropped.
+//! The sender pushes data into the receiver's ring, then the counter. The receiver reads its own
+//! memory and pushes its counter back. So only stores cross the bus. All counters run freely. A
+//! value that the peer writes is read once and checked before use, and a peer whose counters
+//! contradict each other is dropped.
 //!
-//! Who is rung for what, is in `rings/waking.rs`.
+//! `rings/waking.rs` tells when an end rings a doorbell of the other.
 
 mod waking;
 
 pub(super) use waking::{
-    Wish,
-    Wisher, //
+    Requester,
+    WakeRequest, //
 };
 
 use super::{
@@ -45,7 +46,6 @@ use crate::{
         ring::Geometry, //
     },
     peer::{
-        channel::State,
         service::Violation, //
     },
     sys::{
@@ -76,12 +76,12 @@ pub(super) const DATA_WANTED: usize = 132;
 pub(super) const ROOM_DOORBELL: usize = 136;
 pub(super) const DATA_DOORBELL: usize = 140;
 
-/// Bytes that go through the kernel's own memory at a time, where they have to, but for messages that
-/// are sent whole.
+/// Bytes that go through a bounce buffer at a time, if the caller's memory can't be copied
+/// directly. Messages that are sent whole go through it in one piece.
 const CHUNK: usize = 4096;
 
 impl Stream {
-    /// What the peer has to know of our ring.
+    /// Returns the data that the peer needs to reach this end's ring.
     pub(super) fn ring_address(&self) -> RingAddress {
         RingAddress {
             address: self.header().bus_address(),
@@ -95,8 +95,8 @@ impl Stream {
         &self.own.head
     }
 
-    /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
-    /// that can't be.
+    /// Checks and notes the address of the peer's ring. Ends the relation to the peer if the ring
+    /// can't be reached.
     pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
         let doorbell_exists = self.channel.doorbells.exists(ring.doorbell);
         let remote = PeerRing::new(self.channel.path(), ring);
@@ -108,20 +108,22 @@ impl Stream {
         Ok(())
     }
 
-    /// The peer's ring: ENOTCONN before it is known.
+    /// Returns the peer's ring. ENOTCONN: the ring is not known yet.
     pub(super) fn remote(&self) -> Result<&PeerRing> {
         self.remote.as_ref().ok_or(ENOTCONN)
     }
 
-    /// How much can be sent before anything is received: none before the peer's ring is known.
+    /// Returns how many bytes can be sent before the peer receives any. ENOTCONN: the peer's ring
+    /// is not known yet.
     pub(super) fn remote_size(&self) -> Result<u32> {
         Ok(self.remote()?.size())
     }
 
     // ----- growing -----------------------------------------------------------------------------
 
-    /// Asks the peer for a larger ring if that is to be: there are `rest` bytes to send, and too little
-    /// room. For who is sending. Any context.
+    /// Asks the peer for a larger ring, if the ring may grow and was not asked for before. The
+    /// caller is the sender, has `rest` bytes to send and finds too little room.
+    /// Context: any.
     pub(super) fn ask_for_room(&self, rest: usize) -> Result {
         if !self.remote()?.may_grow() {
             return Ok(());
@@ -135,17 +137,18 @@ impl Stream {
         Ok(())
     }
 
-    /// The peer asks for a larger ring: it gets one, or is told that it does not. The control work; may
-    /// sleep.
+    /// Answers a peer that asks for a larger ring. Offers one, or refuses for lack of memory.
+    /// Context: control work, may sleep.
     pub(super) fn grow(&self) {
         let Ok(target) = self.channel.remote() else {
             return;
         };
-        let grown = match self.channel.state() {
-            State::Established => self.own.grow(self.channel.path(), &self.channel.group),
-            // Nobody receives any more.
-            _ => Err(ENOTCONN),
-        };
+        let grown = self.own.grow(self.channel.path(), &self.channel.group);
+        if self.check_open().is_err() {
+            // Sends no answer: the peer hears of the close next. From a refusal it would conclude
+            // that the message is too long.
+            return;
+        }
         let (address, size) = grown.unwrap_or((0, 0));
         self.channel.answer(&Message::RingOffer {
             target,
@@ -154,7 +157,9 @@ impl Stream {
         });
     }
 
-    /// The peer has answered [`Self::ask_for_room`]: who waits for room may have it now. The control work.
+    /// Handles the peer's answer to [`Self::ask_for_room`], and wakes the waiters, as there may be
+    /// room now.
+    /// Context: control work.
     pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
         let remote = self.remote().or(Err("it offers a ring of no connection"))?;
         remote.answered(self.channel.path(), address, size)?;
@@ -162,10 +167,10 @@ impl Stream {
         Ok(())
     }
 
-    // ----- how far they are --------------------------------------------------------------------
+    // ----- counters ----------------------------------------------------------------------------
 
-    /// Bytes that can be sent now. For who is sending: our counter must stand still between the two
-    /// loads, or a contradiction would be seen where none is.
+    /// Returns how many bytes can be sent now. Only for the sender: if this end's counter moved
+    /// between the two loads, this function would see a contradiction where none is.
     pub(super) fn room(&self) -> Result<u32> {
         let consumed = self.header().read_u32(CONSUMED)?;
         let room = self.room_behind(consumed)?;
@@ -173,8 +178,8 @@ impl Stream {
         Ok(room)
     }
 
-    /// As [`Self::room`], but it may be more than this where it is `enough`: the peer's counter is only
-    /// looked at if it has to be.
+    /// Returns how many bytes can be sent, as [`Self::room`], or a smaller number that is at least
+    /// `enough`. Reads the peer's counter only if it has to.
     pub(super) fn room_for(&self, enough: usize) -> Result<u32> {
         match self.room_behind(self.seen_consumed.load(Relaxed))? {
             room if room as usize >= enough => Ok(room),
@@ -192,7 +197,8 @@ impl Stream {
             })
     }
 
-    /// Bytes that can be received now. For who is receiving, as [`Self::room`].
+    /// Returns how many bytes can be received now. Only for the receiver, as this end's counter
+    /// must stand still.
     pub(super) fn available(&self) -> Result<u32> {
         let produced = self.header().load_acquire_u32(PRODUCED)?;
         let available = self
@@ -204,11 +210,12 @@ impl Stream {
         Ok(available)
     }
 
-    /// As [`Self::available`], but it may be more than this where it is `enough`: the peer's counter is
-    /// only looked at if it has to be.
+    /// Returns how many bytes can be received, as [`Self::available`], or a smaller number that is
+    /// at least `enough`. Reads the peer's counter only if it has to.
     pub(super) fn available_for(&self, enough: usize) -> Result<u32> {
         let seen = self.seen_produced.load(Relaxed);
-        // Checked when it was seen, and no less has been taken out since.
+        // The value was checked when it was read, and only the receiver has moved this end's
+        // counter since.
         match seen.wrapping_sub(self.consumed.load(Relaxed)) {
             available if available as usize >= enough => Ok(available),
             _ => self.available(),
@@ -220,22 +227,27 @@ impl Stream {
         ECONNRESET
     }
 
-    /// Whether the peer's ring is not full, as far as anybody can say who is not sending. Any
-    /// context.
+    /// Returns whether the peer's ring seems not to be full. This is an estimate: the sender may
+    /// move on at the same time.
+    /// Context: any.
     pub(super) fn seems_to_have_room(&self) -> bool {
         self.remote()
             .is_ok_and(|remote| self.unread_there() != remote.size())
     }
 
-    /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
+    /// Returns how many bytes seem to be in the peer's ring. This is an estimate unless the caller
+    /// is the sender.
+    /// Context: any.
     pub(super) fn unread_there(&self) -> u32 {
         let consumed = self.header().load_acquire_u32(CONSUMED).unwrap_or(0);
         self.produced.load(Relaxed).wrapping_sub(consumed)
     }
 
-    /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    /// Returns how many bytes seem to be in this end's ring. This is an estimate unless the caller
+    /// is the receiver.
     ///
-    /// Our counter is read first, so that the peer's is never behind it.
+    /// Reads this end's counter first, so that the peer's is never behind it.
+    /// Context: any.
     pub(super) fn unread_here(&self) -> u32 {
         let consumed = self.consumed.load(Acquire);
         let produced = self.header().load_acquire_u32(PRODUCED);
@@ -244,9 +256,10 @@ impl Stream {
 
     // ----- moving bytes ------------------------------------------------------------------------
 
-    /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes the
-    /// receiver that waits for them. Returns how many it has moved: all of them if `whole`, or none. The
-    /// sender calls it outside of the peer: the caller's memory may take any time.
+    /// Moves `count` bytes of `from`, beginning at `at`, into the peer's ring, and wakes the
+    /// receiver that waits for them. The ring has room for them. Returns how many it has moved: if
+    /// `whole`, always all of them. The sender calls this function outside of the peer, because a
+    /// fault on the caller's memory may take any time.
     pub(super) fn push(
         &self,
         from: &Buffer,
@@ -254,7 +267,7 @@ impl Stream {
         count: usize,
         whole: bool,
     ) -> Result<usize> {
-        // What is in memory goes in one copy.
+        // Memory that is present is copied directly, in one go.
         if self.push_bytes(count, |ring, to, done, len| {
             ring.write_from(to, from, at + done, len)
         })? {
@@ -270,8 +283,9 @@ impl Stream {
         Ok(count)
     }
 
-    /// Has `write` store `count` bytes; it gets the ring, where in it, how many bytes came before, and
-    /// how many, and says whether it could. If not, nothing was moved.
+    /// Has `write` store `count` bytes, span by span. `write` gets the ring, the offset in it, the
+    /// number of bytes stored before and the length of the span. It returns whether it could store
+    /// them. If it could not, nothing was moved.
     fn push_bytes(
         &self,
         count: usize,
@@ -297,12 +311,12 @@ impl Stream {
         // The counter must not overtake the data, nor the word of a move.
         flush_writes();
         header.write_u32(PRODUCED, after)?;
-        self.answer(&self.data_wish, before, after)?;
+        self.answer(&self.data_request, before, after)?;
         Ok(true)
     }
 
-    /// Moves `count` bytes, which are there, out of our ring to `at`, and wakes who waits for room. For
-    /// who is receiving.
+    /// Moves `count` bytes out of this end's ring to `at`, and wakes the sender that waits for
+    /// room. Only the receiver may call this, and the ring must have the bytes.
     pub(super) fn pull(&self, to: &Buffer, at: usize, count: usize) -> Result {
         let before = self.consumed.load(Relaxed);
         let after = Geometry::advance(before, u32::try_from(count)?);
@@ -317,7 +331,7 @@ impl Stream {
             next = Geometry::advance(next, unread.count);
         }
         self.consumed.store(after, Release);
-        // A peer that is gone, or has closed its end, does not want to know.
+        // Fails if the peer is gone or has closed its end: such a peer does not need the counter.
         let _ = self.report_consumed(before, after);
         Ok(())
     }
@@ -328,6 +342,6 @@ impl Stream {
         barrier::mb(barrier::Full);
         let header = self.remote()?.reach_header(self.channel.path())?;
         header.write_u32(CONSUMED, after)?;
-        self.answer(&self.room_wish, before, after)
+        self.answer(&self.room_request, before, after)
     }
 }

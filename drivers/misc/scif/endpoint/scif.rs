@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all endpoints of this node share.
+//! The state that all endpoints of this node share.
 
 use super::{
     connection::Counts,
-    contact::Contact,
-    ports::Ports,
-    standing::{
-        Facts,
-        Standing, //
+    endpoint_state::{
+        EndpointState,
+        Facts, //
     }, //
+    peer_connections::PeerConnections,
+    ports::Ports,
 };
 use crate::{
     logic::envelope::ChannelId,
@@ -22,7 +22,7 @@ use crate::{
     peer::Peer,
     rma::{
         caches::Caches,
-        mapping::Ones,
+        mapping::AllOnesPage,
         marks::Progress, //
     },
     sync::{
@@ -39,27 +39,29 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// The state that all endpoints of this node share.
 pub(crate) struct Scif {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) names: Arc<Names>,
     pub(crate) caches: Arc<Caches>,
-    /// Who has memory that many register.
+    /// Users that have pinned memory from which many windows may be made.
     pub(super) users: Arc<Users>,
     pub(super) ports: Arc<Ports>,
-    /// All endpoints that there are, in the order in which they were opened.
-    pub(super) endpoints: Arc<List<Standing>>,
-    pub(super) contacts: Arc<List<Contact>>,
-    /// Bytes of a receive ring, at most: a power of two.
+    /// All endpoints of this node, in the order in which they were opened.
+    pub(super) endpoints: Arc<List<EndpointState>>,
+    pub(super) all_connections: Arc<List<PeerConnections>>,
+    /// Largest size of a receive ring, in bytes: a power of two.
     pub(super) ring_size: u32,
-    /// Whether the numbers of the MIC library are served, see `device_file/call.rs`.
+    /// Whether the ioctl numbers of the MIC library are served, see `device_file/call.rs`.
     pub(crate) mic_compat: bool,
-    /// What mappings for reading show instead of lost memory, once one may have to.
-    ones: SetOnce<Arc<Ones>>,
+    /// Page of ones that readable mappings show instead of lost memory. Made when a mapping may
+    /// first need it.
+    ones: SetOnce<Arc<AllOnesPage>>,
 }
 
 impl Scif {
-    /// No endpoint yet, and no peer. May sleep.
+    /// Creates the state without endpoints and peers.
+    /// Context: may sleep.
     pub(crate) fn new(
         nodes: &Arc<Nodes>,
         names: &Arc<Names>,
@@ -74,7 +76,7 @@ impl Scif {
             users: Users::new()?,
             ports: Ports::new()?,
             endpoints: List::new()?,
-            contacts: List::new()?,
+            all_connections: List::new()?,
             ring_size,
             mic_compat,
             ones: SetOnce::new(),
@@ -82,54 +84,64 @@ impl Scif {
         Ok(Arc::new(scif, GFP_KERNEL)?)
     }
 
-    /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
-    /// sleep.
-    pub(super) fn ones(&self) -> Result<Arc<Ones>> {
-        let ones = shared::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
+    /// Returns the page of ones that readable mappings show instead of lost memory. All mappings
+    /// share it, and it is charged to no process.
+    /// Context: may sleep.
+    pub(super) fn ones(&self) -> Result<Arc<AllOnesPage>> {
+        let ones = shared::get_or_make(&self.ones, || AllOnesPage::new(Payer::None))?;
         Ok(ones.clone())
     }
 
-    /// What there is with a node that is online: ENODEV if it is not.
-    pub(super) fn contact(&self, node: u16) -> Result<Arc<Contact>> {
-        self.contact_with(&self.nodes.peer(node)?)
+    /// Returns the state that belongs to an online node. ENODEV: the node is not online.
+    pub(super) fn peer_connections(&self, node: u16) -> Result<Arc<PeerConnections>> {
+        self.connections_with(&self.nodes.peer(node)?)
     }
 
-    /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
-    pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
+    /// Returns the state that belongs to the peer of a request. ENODEV: the peer is lost.
+    pub(super) fn connections_with(&self, peer: &Arc<Peer>) -> Result<Arc<PeerConnections>> {
         let found = self
-            .contacts
-            .find(|contact| Arc::ptr_eq(&contact.peer, peer));
+            .all_connections
+            .find(|peer_connections| Arc::ptr_eq(&peer_connections.peer, peer));
         found.ok_or(ENODEV)
     }
 
-    /// What there is to see of each endpoint of this node, and of each connection that has none: it was
-    /// accepted and not taken over, or is closed and waits for the peer's last word. May sleep.
+    /// Returns the facts of each endpoint of this node, and of each connection that has no
+    /// endpoint. Such a connection was accepted and not taken over, or is closed and waits for the
+    /// peer's last message.
+    /// Context: may sleep.
     pub(crate) fn endpoint_facts(&self) -> impl Iterator<Item = Facts> + '_ {
-        let endpoints = self.endpoints.iter().map(|standing| standing.facts());
-        let contacts = self.contacts.iter();
+        let endpoints = self
+            .endpoints
+            .iter()
+            .map(|endpoint_state| endpoint_state.facts());
+        let all_connections = self.all_connections.iter();
         Iterator::chain(
             endpoints,
-            contacts.flat_map(|contact| contact.without_endpoint()),
+            all_connections.flat_map(|peer_connections| peer_connections.without_endpoint()),
         )
     }
 
-    /// Calls `f` with each window that a peer may be using, under a spinlock. Ends with the first error. May sleep.
+    /// Calls `f`, under a spinlock, with each window that a peer may be using. Stops at the first
+    /// error.
+    /// Context: may sleep.
     pub(crate) fn for_each_window<E>(
         &self,
         mut f: impl FnMut(&Window) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut contacts = self.contacts.iter();
-        contacts.try_for_each(|contact| contact.exports.for_each(&mut f))
+        let mut all_connections = self.all_connections.iter();
+        all_connections.try_for_each(|peer_connections| peer_connections.exports.for_each(&mut f))
     }
 
-    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the node
-    /// at the other end, the id of this end, and how they go. Ends with the first error. May sleep.
+    /// Calls `f` with each connection that has transfers, or signals behind them, in flight. `f`
+    /// gets the node at the other end, the id of this end, and the progress. Stops at the first
+    /// error.
+    /// Context: may sleep.
     pub(crate) fn for_each_in_flight<E>(
         &self,
         mut f: impl FnMut(u16, ChannelId, &Progress) -> Result<(), E>,
     ) -> Result<(), E> {
-        for contact in self.contacts.iter() {
-            for connection in contact.connections() {
+        for peer_connections in self.all_connections.iter() {
+            for connection in peer_connections.connections() {
                 let (channel, progress) = (&connection.channel, connection.progress());
                 if !progress.is_idle() {
                     f(channel.node(), channel.id, &progress)?;
@@ -139,14 +151,15 @@ impl Scif {
         Ok(())
     }
 
-    /// Counts what there is, with one node or with all. May sleep.
+    /// Counts connections, windows and mappings, with one node or with all.
+    /// Context: may sleep.
     pub(crate) fn counts(&self, node: Option<u16>) -> Counts {
         let mut counts = Counts::default();
-        for contact in self.contacts.iter() {
-            // Of one that is over only memory is kept that it might still write to.
-            let is_wanted = node.is_none_or(|node| node == contact.peer.node());
-            if is_wanted && !contact.peer.is_over() {
-                contact.add_to(&mut counts);
+        for peer_connections in self.all_connections.iter() {
+            // A peer that is over only keeps memory that it might still write to.
+            let is_wanted = node.is_none_or(|node| node == peer_connections.peer.node());
+            if is_wanted && !peer_connections.peer.is_over() {
+                peer_connections.add_to(&mut counts);
             }
         }
         counts

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SCIF as a service of peers: what it has for each, and how it hears of what happens.
+//! SCIF as a service of peers: the state that it attaches to each peer, and its handling of events.
 //!
 //! # Messages
 //!
-//! The control work hands over each message of a peer to SCIF. A message that contradicts what was said before ends the relation to
-//! the peer, with a reason in the log. One about a connection that is not there (any more) is normal,
-//! and ignored: the two ends close independently. Answers that can't be sent are of no concern: the
-//! peer is lost then.
+//! The control work hands over each message of a peer to SCIF. A message that contradicts an
+//! earlier one ends the relation to the peer, with a reason in the log. A message about a
+//! connection that is not there, or not any more, is normal and ignored: the two ends close
+//! independently. A failure to send an answer is ignored, because the peer is lost then.
 
 use super::{
     connection::Connection,
-    contact::Contact,
+    peer_connections::PeerConnections,
     ports::Request,
     scif::Scif, //
 };
 use crate::{
     logic::{
         envelope::{
+            ChannelId,
             Envelope,
             ServiceId, //
         },
         messages::{
             Message,
             Offer,
+            RingAddress,
             Status, //
-        }, //
+        },
     },
     memory::remote_window::in_annex,
     peer::{
@@ -53,71 +55,85 @@ impl Service for Scif {
     }
 
     fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let contact = Contact::new(peer, &self)?;
+        let peer_connections = PeerConnections::new(peer, &self)?;
         let attached = Attached {
-            _listed: self.contacts.add(&contact)?,
-            contact,
+            _listed: self.all_connections.add(&peer_connections)?,
+            peer_connections,
         };
         Ok(Arc::new(attached, GFP_KERNEL)?)
     }
 }
 
-/// A contact in the list, until this is dropped.
+/// The connections with one peer, in the list of all connections. The drop removes them from the
+/// list.
 struct Attached {
-    contact: Arc<Contact>,
-    _listed: Listed<Contact>,
+    peer_connections: Arc<PeerConnections>,
+    _listed: Listed<PeerConnections>,
 }
 
 impl Attachment for Attached {
     fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
-        handle(&self.contact, Message::from_envelope(envelope)?, annex)
+        handle(
+            &self.peer_connections,
+            Message::from_envelope(envelope)?,
+            annex,
+        )
     }
 
     fn refused(&self) -> Result<(), Violation> {
-        // Connections would wait for answers that never come.
+        // The session ends, because connections to this peer would wait for answers that it never
+        // sends.
         Err("it does not speak SCIF")
     }
 
     fn lost(&self) {
-        let contact = &self.contact;
-        contact
+        let peer_connections = &self.peer_connections;
+        peer_connections
             .connections()
             .for_each(|connection| connection.lost());
-        contact.ways.end_pulls();
-        contact.ways.staging.lost();
+        peer_connections.policy.end_peer_reads();
+        peer_connections.policy.staging.lost();
     }
 
     fn drained(&self) {
-        let contact = &self.contact;
-        // Signals that were deferred since the connections were marked keep windows in use.
-        contact
+        let peer_connections = &self.peer_connections;
+        // Signals that were deferred after [`Self::lost`] has walked over the connections keep
+        // windows in use.
+        peer_connections
             .connections()
             .for_each(|connection| connection.transfers.marks.forget_deferred());
-        // No fault puts pages back from here on.
-        contact.mappings.revoke_all();
-        contact.ways.drained();
-        // Requests came from the control work, which is out now, too.
-        contact.ports.forget_requests(&contact.peer);
+        // From here on no page fault maps the pages again.
+        peer_connections.mappings.revoke_all();
+        peer_connections.policy.drained();
+        // The control work, which brought the requests, does not run for this peer any more.
+        peer_connections
+            .ports
+            .forget_requests(&peer_connections.peer);
     }
 
     fn unreachable(&self) {
-        self.contact.exports.release_all();
+        self.peer_connections.exports.release_all();
     }
 
     fn forget(&self) {
-        let contact = &self.contact;
-        contact
+        let peer_connections = &self.peer_connections;
+        peer_connections
             .connections()
             .for_each(|connection| connection.channel.remove());
-        contact.ways.staging.forget();
+        peer_connections.policy.staging.forget();
     }
 }
 
 const NO_ANNEX: &str = "it sends a message without its annex";
 
-/// Does what a message asks for. May sleep but never waits for the peer.
-fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<(), Violation> {
-    let peer = &contact.peer;
+/// Handles a message.
+/// Context: control work, may sleep, never waits for the peer.
+fn handle(
+    peer_connections: &PeerConnections,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
+    let peer = &peer_connections.peer;
     match message {
         Message::Connect {
             source,
@@ -125,61 +141,77 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             to,
             ring,
         } => match Request::new(peer, source, source_port, ring) {
-            Ok(request) => contact.requested(to, request),
+            Ok(request) => peer_connections.requested(to, request),
             Err(_) => peer.answer(&Message::Refuse {
                 target: source,
                 reason: Status::NoMemory,
             }),
         },
-        Message::Cancel { source, to } => contact.cancelled(source, to),
+        Message::Cancel { source, to } => peer_connections.cancelled(source, to),
         Message::Accept {
             target,
             source,
             port,
             ring,
-        } => {
-            const NOT_REQUESTED: &str = "it accepts what was not requested";
-
-            // A connector that has given up stays in the table until it is answered.
-            let connection = contact.connection(target).ok_or(NOT_REQUESTED)?;
-            let channel = &connection.channel;
-            if channel.remote().is_ok() {
-                return Err(NOT_REQUESTED);
-            }
-            if !connection.accepted(source, port, &ring) {
-                // The connector has given up: so the connection is closed as soon as it exists.
-                channel.send_once(&Message::Close {
-                    target: source,
-                    source: target,
-                });
-            }
-        }
-        Message::Close { target, source } => match contact.connection(target) {
+        } => handle_accept(peer_connections, target, (source, port), &ring)?,
+        Message::Close { target, source } => match peer_connections.connection(target) {
             Some(connection) if connection.channel.remote().is_ok() => connection.peer_closed(),
-            // Both ends closed at once, and this one was done first, or had given up before it was
-            // accepted: nothing writes there any more, or ever did.
+            // Either both ends closed at once, and this end was done first. Or this end had given
+            // up before the peer accepted. The peer's end is not written to any more, or never was.
             _ => peer.answer(&Message::CloseDone { target: source }),
         },
-        Message::WindowReleased { window } => contact.exports.release(window),
-        Message::PushDone { token, status } => contact.ways.pull_answered(token, status),
+        Message::WindowReleased { window } => peer_connections.exports.release(window),
+        Message::PushDone { token, status } => {
+            peer_connections.policy.peer_read_answered(token, status)
+        }
         Message::StagingOffer {
             address,
             slots,
             size,
-        } => contact.ways.staging.offered(address, slots, size)?,
-        Message::StagingTaken { address } => contact.ways.staging.taken(address)?,
-        _ => match contact.connection(message.target()) {
+        } => peer_connections
+            .policy
+            .staging
+            .offered(address, slots, size)?,
+        Message::StagingTaken { address } => peer_connections.policy.staging.taken(address)?,
+        _ => match peer_connections.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
-            None => answer_for_nobody(peer, message),
+            None => answer_for_missing_connection(peer, message),
         },
     }
     Ok(())
 }
 
-/// Answers what is for a connection that is not there, where somebody waits for that.
-fn answer_for_nobody(peer: &Peer, message: Message) {
+/// Handles the peer's answer that it has accepted a connection as the `end` with this id and port.
+/// Context: control work, may sleep.
+fn handle_accept(
+    peer_connections: &PeerConnections,
+    target: ChannelId,
+    end: (ChannelId, u16),
+    ring: &RingAddress,
+) -> Result<(), Violation> {
+    const NOT_REQUESTED: &str = "it accepts a connection that was not requested";
+
+    // A connector that has given up stays in the table until the peer has answered its request.
+    let connection = peer_connections.connection(target).ok_or(NOT_REQUESTED)?;
+    let channel = &connection.channel;
+    if channel.remote().is_ok() {
+        return Err(NOT_REQUESTED);
+    }
+    let (source, port) = end;
+    if !connection.accepted(source, port, ring) {
+        // The connector has given up, so this end closes the connection as soon as it exists.
+        channel.send_once(&Message::Close {
+            target: source,
+            source: target,
+        });
+    }
+    Ok(())
+}
+
+/// Answers a message for a connection that is not there, if the peer waits for the answer.
+fn answer_for_missing_connection(peer: &Peer, message: Message) {
     let answer = match message {
-        // Else the memory stays pinned.
+        // Without the answer, the memory stays pinned.
         Message::WindowOffer {
             offer: Offer { window, .. },
             ..
@@ -222,7 +254,7 @@ fn handle_for(
             sequence,
             ..
         } => transfers.fence_answered(token, status, sequence),
-        Message::PushWanted { request, .. } => transfers.push_wanted(&request),
+        Message::PushWanted { request, .. } => transfers.peer_write_requested(&request),
         Message::WindowOffer { offer, first, .. } => {
             let annex = annex.words(in_annex(&offer)).ok_or(NO_ANNEX)?;
             remote_windows.offered(offer, first, &annex)?;
@@ -241,7 +273,7 @@ fn handle_for(
         Message::WindowRevokeDone {
             window, released, ..
         } => windows.revoke_done(window, released),
-        // All others are not about a connection, or were handled before.
+        // All other messages are not about a connection, or were handled before.
         _ => (),
     }
     Ok(())

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages: the calls that send and receive bytes, and who waits in them.
+//! Messages: the calls that send and receive bytes, and their waits.
 //!
-//! The bytes go through `rings.rs`. A call that has to wait stays awake for a moment, if that
-//! has been worth it lately, and then tells the peer at which count it is to be woken: so a peer rings for who sleeps, and for
-//! nobody else. Who receives much is woken when half a ring is there, or all that is missing; who sends
-//! much, when as much is free. Both can't wait for each other: one waits while less than half a ring
-//! is there, the other while more is.
+//! The bytes go through `rings.rs`. A call that has to wait stays awake for a moment, if this has
+//! been worth it lately. Then it tells the peer the count at which it is to be woken, so that the
+//! peer rings for sleepers only. A receiver of much data is woken when half a ring is there, or all
+//! that is missing. A sender of much data is woken when as much is free. Both can't wait for each
+//! other: the receiver waits while less than half a ring is there, the sender while more is.
 //!
-//! # Those who poll
+//! # Pollers
 //!
-//! They stand in the same wait queue and want to hear of everything that arrives, also if nobody has
-//! taken what came before (`EPOLLET`): whoever looks by `poll`, and every call that receives while
-//! somebody stands there, has the peer ring for the next byte. As there is one wish for all, a call that
-//! sleeps looks whether it is still its own.
+//! Pollers wait in the same queue. They want to hear of all data that arrives, even if no call has
+//! received what came before (`EPOLLET`). So each `poll`, and each call that receives while a
+//! poller is in the queue, has the peer ring for the next byte. An end has one wake-up request for
+//! all its waiters, so a call that sleeps checks whether the request is still its own.
 
 use super::{
     own_ring::OwnRing,
     peer_ring::PeerRing,
     rings::{
-        Wish,
-        Wisher,
+        Requester,
+        WakeRequest,
         CONSUMED,
         DATA_DOORBELL,
         DATA_WANTED,
@@ -35,7 +35,7 @@ use crate::{
             Channel,
             State, //
         },
-        doorbells::Rung,
+        doorbells::DoorbellHandler,
     },
     sync::{
         awake::Awake,
@@ -56,15 +56,15 @@ use kernel::{
     },
 };
 
-/// Bytes that go into the ring before their counter does, and out of it: the other end takes them out, or
-/// writes where they were, while the next ones are copied.
+/// Bytes that a call copies before it moves its counter. While it copies the next bytes, the other
+/// end takes these out, or reuses their room.
 const PIECE: usize = 65536;
 
-/// See the head of this file.
+/// One end of a byte stream: its ring, its counters and its waits.
 #[pin_data]
 pub(super) struct Stream {
     pub(super) channel: Arc<Channel>,
-    /// Of who waits for room, and for data.
+    /// Time for which a call that waits for room, or for data, polls before it sleeps.
     awake_for_room: Awake,
     awake_for_data: Awake,
     #[pin]
@@ -73,24 +73,24 @@ pub(super) struct Stream {
     receiving: CallLock,
     #[pin]
     pub(super) own: OwnRing,
-    /// The doorbell by which the peer wakes us, if it is not asked for another one.
+    /// Doorbell by which the peer wakes a caller here, unless it is asked for another one.
     pub(super) doorbell: u32,
     pub(super) remote: SetOnce<PeerRing>,
-    /// Bytes written into the peer's ring, ever; written by who is sending.
+    /// Bytes written into the peer's ring, ever; written by the sender.
     pub(super) produced: Atomic<u32>,
-    /// Bytes taken out of our ring, ever; written by who is receiving.
+    /// Bytes ever taken out of this end's ring; written by the receiver.
     pub(super) consumed: Atomic<u32>,
-    /// What the peer's counters were when they were last looked at, and found to make sense: of who
-    /// is sending, and of who is receiving.
+    /// Last values of the peer's counters that were read and found to be consistent:
+    /// `seen_consumed` by the sender, `seen_produced` by the receiver.
     pub(super) seen_consumed: Atomic<u32>,
     pub(super) seen_produced: Atomic<u32>,
     #[pin]
-    pub(super) room_wish: Wish,
+    pub(super) room_request: WakeRequest,
     #[pin]
-    pub(super) data_wish: Wish,
+    pub(super) data_request: WakeRequest,
 }
 
-/// What a call that has moved `done` bytes returns when it runs into `error`.
+/// Returns the result of a call that has moved `done` bytes when it meets `error`.
 fn partial(done: usize, error: Error) -> Result<usize> {
     if done == 0 {
         return Err(error);
@@ -98,8 +98,8 @@ fn partial(done: usize, error: Error) -> Result<usize> {
     Ok(done)
 }
 
-/// Ends a call that has found nothing to move, if there is a signal. Those who wait look for one where they
-/// sleep, which a peer that moves its counters to and fro can keep them from.
+/// Ends a call that has found nothing to move, if a signal is pending. A sleep checks for signals,
+/// too, but a peer that moves its counters to and fro can keep a caller from sleeping.
 pub(super) fn look_for_signals() -> Result {
     if current!().signal_pending() {
         return Err(ERESTARTSYS);
@@ -107,14 +107,15 @@ pub(super) fn look_for_signals() -> Result {
     Ok(())
 }
 
-/// For how much a call waits that has `rest` bytes to go through a ring of `size`.
+/// Returns the number of bytes for which a call waits that has `rest` bytes to move through a ring
+/// of `size`.
 fn wanted(rest: usize, size: u32) -> u32 {
     let half = (size / 2).max(1);
     u32::try_from(rest).map_or(half, |rest| rest.min(half))
 }
 
-impl Rung for Stream {
-    fn rung(&self) {
+impl DoorbellHandler for Stream {
+    fn on_doorbell(&self) {
         if self.has_news() {
             self.channel.wake();
         }
@@ -122,13 +123,14 @@ impl Rung for Stream {
 }
 
 impl Stream {
-    /// Our end of a stream, with a ring that may become as large as `limit` bytes, a power of two; its
-    /// user's `share` begins with nothing. The caller is inside the peer. May sleep.
+    /// Creates an end of a stream, with a ring that may become as large as `limit` bytes, a power
+    /// of two. Nothing is counted in the user's `share` yet. The caller is inside the peer.
+    /// Context: may sleep.
     pub(super) fn new(channel: &Arc<Channel>, limit: u32, share: FairShare) -> Result<Arc<Self>> {
         let own = OwnRing::new(channel.path(), limit, share)?;
         let doorbell = channel.doorbells.for_data(channel.id.0);
-        let room_wish = Wish::none(ROOM_WANTED, ROOM_DOORBELL, doorbell, CONSUMED);
-        let data_wish = Wish::none(DATA_WANTED, DATA_DOORBELL, doorbell, PRODUCED);
+        let room_request = WakeRequest::none(ROOM_WANTED, ROOM_DOORBELL, doorbell, CONSUMED);
+        let data_request = WakeRequest::none(DATA_WANTED, DATA_DOORBELL, doorbell, PRODUCED);
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
@@ -143,14 +145,15 @@ impl Stream {
                 consumed: Atomic::new(0),
                 seen_consumed: Atomic::new(0),
                 seen_produced: Atomic::new(0),
-                room_wish <- room_wish,
-                data_wish <- data_wish,
+                room_request <- room_request,
+                data_request <- data_request,
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// The error of send and receive once the other end is gone; success as long as it is not.
+    /// Fails with the error of send and receive if the connection is not established, or not any
+    /// more.
     pub(super) fn check_open(&self) -> Result {
         match self.channel.state() {
             State::Established => Ok(()),
@@ -163,8 +166,9 @@ impl Stream {
 
     /// Sends the bytes of a caller. Returns how many were sent.
     ///
-    /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
-    /// otherwise, as many as there is room for. `waiters` is the queue of those who wait or poll.
+    /// If the call blocks, it sends all bytes, unless a signal or the loss of the peer interrupts
+    /// it. If it does not block, it sends as many bytes as there is room for. `waiters` is the
+    /// queue of the waiters and pollers.
     pub(super) fn send(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
         self.check_open()?;
         let Some(_sending) = self.sending.lock_for(block)? else {
@@ -177,7 +181,7 @@ impl Stream {
                 Ok(None) if waiters.has_waiters() && self.watch_for_room() => (),
                 Ok(None) => break,
                 Err(error) => {
-                    // It may have wished for more than those want who poll.
+                    // This call's wake-up request may ask for more than the pollers want.
                     if waiters.has_waiters() && self.watch_for_room() {
                         self.channel.wake();
                     }
@@ -188,8 +192,9 @@ impl Stream {
         Ok(sent)
     }
 
-    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not. Who begins has seen
-    /// that the other end is there.
+    /// Sends some bytes. Returns their number, 0 if the call had to wait, or `None` if it would
+    /// have to wait and must not. For the first bytes, the caller has checked that the connection
+    /// is open.
     fn send_some(&self, from: &Buffer, sent: usize, block: bool) -> Result<Option<usize>> {
         if sent > 0 {
             self.check_open()?;
@@ -197,7 +202,8 @@ impl Stream {
         let rest = from.len() - sent;
         let room = self.room_for(rest.min(PIECE))? as usize;
         if room < rest {
-            // The more it gets, the less it waits; if it gets nothing, it goes through what there is.
+            // A larger ring means fewer waits. Without one, the bytes go through the ring that
+            // there is.
             let _ = self.ask_for_room(rest);
         }
         if room > 0 {
@@ -216,34 +222,38 @@ impl Stream {
         Ok(Some(0))
     }
 
-    /// Has those who poll hear of room, as who watches edges (`EPOLLET`) does not ask again before it is told.
-    /// Says whether there is some already. Not needed where nobody stands in the queue: who comes there
-    /// looks, and wishes for it.
+    /// Has pollers woken when there is room, because an edge-triggered poller (`EPOLLET`) does not
+    /// ask again before it is told. Returns whether there is room already. Not needed if the queue
+    /// is empty: a poller that comes later checks for room and makes its own request.
     pub(super) fn watch_for_room(&self) -> bool {
-        self.wish_for_room(1).is_ok() && self.room().is_ok_and(|room| room > 0)
+        self.request_wakeup_for_room(1).is_ok() && self.room().is_ok_and(|room| room > 0)
     }
 
     pub(super) fn wait_for_room(&self, wanted: u32) -> Result {
-        let wish = self.wish_for_room(wanted)?;
+        let request = self.request_wakeup_for_room(wanted)?;
         self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
-                || !self.room_wish.stands_at(wish)
+                || !self.room_request.stands_at(request)
                 || self.room().map_or(true, |room| room >= wanted);
             go_on.then_some(())
         })
     }
 
-    /// Whether something can be sent; if not, the waiters are woken when it can. May sleep.
+    /// Returns whether something can be sent. If not, the waiters are woken when something can.
+    /// Context: may sleep.
     pub(super) fn poll_send(&self) -> bool {
-        self.seems_to_have_room() || self.wish_for_room(1).is_err() || self.seems_to_have_room()
+        self.seems_to_have_room()
+            || self.request_wakeup_for_room(1).is_err()
+            || self.seems_to_have_room()
     }
 
     // ----- receiving ---------------------------------------------------------------------------
 
     /// Receives into the memory of a caller. Returns how many bytes were received.
     ///
-    /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
-    /// otherwise, as many as there are. `waiters` is the queue of those who wait or poll.
+    /// If the call blocks, it receives all bytes, unless a signal or the loss of the peer
+    /// interrupts it. If it does not block, it receives as many bytes as there are. `waiters` is
+    /// the queue of the waiters and pollers.
     pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
         if matches!(self.channel.state(), State::Requested | State::Refused) {
             return Err(ENOTCONN);
@@ -272,12 +282,14 @@ impl Stream {
         }
     }
 
-    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
+    /// Receives some bytes. Returns their number, 0 if the call had to wait, or `None` if it would
+    /// have to wait and must not.
     fn receive_some(&self, to: &Buffer, received: usize, block: bool) -> Result<Option<usize>> {
         let rest = to.len() - received;
         let mut available = self.available_for(rest)? as usize;
         if available == 0 {
-            // The state is read before the last look: what had arrived when the peer went is then seen.
+            // Reads the state before it reads the counter again, so that data which had arrived
+            // before the peer went is seen.
             let state = self.check_open();
             available = self.available()? as usize;
             if available == 0 {
@@ -302,29 +314,33 @@ impl Stream {
 
     fn wait_for_data(&self, wanted: u32) -> Result {
         let waiters = self.channel.waiters()?;
-        // A peer that has closed its end meanwhile does not ring, but is seen to have closed.
-        let wish = self.wish_for_data(wanted).ok();
+        // The request fails if the peer has closed its end meanwhile. That peer does not ring, but
+        // the condition below sees the close.
+        let request = self.request_wakeup_for_data(wanted).ok();
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
-                || !wish.is_some_and(|wish| self.data_wish.stands_at(wish))
+                || !request.is_some_and(|request| self.data_request.stands_at(request))
                 || self.available().map_or(true, |bytes| bytes >= wanted)
                 || self.is_waited_for();
             go_on.then_some(())
         })
     }
 
-    /// Has those hear of what comes who stand in the queue, once a call that has received leaves.
+    /// Has the waiters and pollers in the queue woken for the next data, when a call that has
+    /// received leaves.
     fn leave_to_others(&self, interrupted: bool) {
-        let moved = self.watch_for_data(Wisher::Other) == Ok(true);
-        // A call that waits for much leaves behind what has come, of which nobody was told.
+        let moved = self.watch_for_data(Requester::Other) == Ok(true);
+        // A call that was interrupted while it waited for much leaves behind data of which no
+        // waiter was told.
         if moved || (interrupted && self.unread_here() > 0) {
             self.channel.wake();
         }
     }
 
-    /// Whether data can be received; the waiters are woken when more comes. May sleep.
+    /// Returns whether data can be received. The waiters are woken when more comes.
+    /// Context: may sleep.
     pub(super) fn poll_receive(&self) -> bool {
-        let moved = self.watch_for_data(Wisher::Sleeper) == Ok(true);
+        let moved = self.watch_for_data(Requester::Sleeper) == Ok(true);
         moved || self.unread_here() > 0
     }
 }

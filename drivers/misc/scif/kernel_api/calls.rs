@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions on endpoints, and on memory that outlives a call: windows, pinned pages, pages of a peer.
+//! The functions on endpoints, and on memory that outlives a call: windows, pinned pages, pages of
+//! a peer.
 
 use super::door::DOOR;
 use crate::{
@@ -49,10 +50,10 @@ use kernel::{
     },
 };
 
-/// Entries of one call of `scif_poll`.
+/// Largest number of entries of one call of `scif_poll`.
 const MAX_POLLED: usize = 65536;
 
-/// The endpoint of a call, if it is one.
+/// The endpoint of a call, or the error if the handle is not one of an endpoint.
 type Connected = Result<Arc<Endpoint>>;
 
 // ----- connections ---------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ exported! {
         handle: Address[epd: *mut scif_endpt],
     ) -> ffi::c_int as Result {
         let endpoint = DOOR.get()?.endpoints.take(handle).ok_or(EBADF)?;
-        // Calls that run keep it until they return.
+        // Running calls keep the endpoint until they return.
         endpoint.close();
         Ok(())
     }
@@ -89,7 +90,7 @@ exported! {
         endpoint?.listen(backlog)
     }
 
-    // Returns 0, as the original driver did, and not the port, as its documentation said.
+    // Returns 0, as the original driver did. That driver's documentation named the port instead.
     fn scif_connect(
         endpoint: Handle<Endpoint>[epd: *mut scif_endpt],
         peer: In<scif_port_id>[dst: *mut scif_port_id],
@@ -110,7 +111,7 @@ exported! {
         let block = arguments::is_set(flags, arguments::ACCEPT_SYNC)?;
         let owner = door.owner_of(&listener)?;
         let (PortId { node, port }, endpoint) = listener.accept_endpoint(block)?;
-        // If it can't be kept it is closed.
+        // If the endpoint can't be kept, the drop closes it.
         new.write(door.keep(endpoint, owner)?);
         peer.write(scif_port_id { node, port });
         Ok(())
@@ -155,7 +156,7 @@ exported! {
     }
 }
 
-/// Sends or receives; returns how many bytes.
+/// Sends or receives. Returns how many bytes were moved.
 fn move_message(
     endpoint: Connected,
     how: impl FnOnce(&Endpoint, &Buffer, bool) -> Result<usize>,
@@ -170,7 +171,8 @@ fn move_message(
     Ok(how(&endpoint, &message.kernel()?, block)? as ffi::c_int)
 }
 
-/// Waits for so many milliseconds, negative is for ever. Returns for how many something is to be said.
+/// Polls for at most `timeout` milliseconds, or without limit if that is negative. Returns how many
+/// entries have events.
 fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int> {
     if entries.len() > MAX_POLLED {
         return Err(EINVAL);
@@ -179,7 +181,8 @@ fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int>
     for index in 0..entries.len() {
         let _ = polled.push_within_capacity(entries.get(index).ok());
     }
-    // Noticed from here on: the states are looked at afterwards.
+    // From here on wake-ups are noticed. The states are read after that, so that no event is
+    // missed.
     let any = WaitAny::new(
         polled
             .iter()
@@ -194,7 +197,7 @@ fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int>
         if ready > 0 || left.is_some_and(|left| left.as_nanos() <= 0) {
             return Ok(ready);
         }
-        // What has come with the end of the time counts.
+        // Polls once more after a timeout, so that an event at that moment counts.
         any.wait(left)?;
     }
 }
@@ -355,7 +358,7 @@ exported! {
         let memory = memory.owned_by_kernel(of_kernel)?;
         let pages = Arc::new(door.scif.pin(&memory, options.protection)?, GFP_KERNEL)?;
         let number = door.pinned.number(owner, pages)?;
-        // Never looked behind, by nobody.
+        // An opaque number that no code dereferences.
         pinned.write(core::ptr::without_provenance_mut(number));
         Ok(())
     }

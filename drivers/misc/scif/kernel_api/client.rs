@@ -2,9 +2,9 @@
 
 //! SCIF for Rust code **in the same kernel tree**: connections and messages, without `unsafe`.
 //!
-//! A crate that uses this is compiled against the metadata of this one, by the same compiler and with
-//! the same configuration (see `Kbuild`). There is no stable interface between Rust modules: what is
-//! built elsewhere uses `linux/scif.h`, which has the rest, too.
+//! A crate that uses this module is compiled against the metadata of this crate, by the same
+//! compiler and with the same configuration (see `Kbuild`). There is no stable interface between
+//! Rust modules. Code that is built elsewhere uses `linux/scif.h`, which also has all other calls.
 //!
 //! # Examples
 //!
@@ -57,26 +57,26 @@ use kernel::{
     },
 };
 
-/// More connections than this at once a [`Service`] closes.
+/// Largest number of connections of a [`Service`] at once. It closes further ones.
 const MAX_CONNECTIONS: usize = 64;
-/// After an error that may pass.
+/// Pause after an accept that has failed, but may succeed later.
 const PAUSE: Delta = Delta::from_millis(100);
 
-/// The id of this node: `ENODEV` before SCIF has been initialised.
+/// Returns the id of this node. `ENODEV`: SCIF has not been initialised.
 pub fn own_node() -> Result<u16> {
     Ok(DOOR.get()?.scif.nodes.own_id())
 }
 
-/// An endpoint, closed when it is dropped.
+/// An endpoint. The drop closes it.
 ///
-/// It may be used by several threads at a time. All functions may sleep. Those that wait can be
-/// interrupted (`EINTR`), and end when another thread closes the endpoint.
+/// Several threads may use an endpoint at a time. All functions may sleep. A function that waits
+/// can be interrupted (`EINTR`), and returns when another thread closes the endpoint.
 pub struct Endpoint {
     inner: Arc<endpoint::Endpoint>,
 }
 
 impl Endpoint {
-    /// One that is neither bound nor connected.
+    /// Creates an endpoint that is neither bound nor connected.
     pub fn new() -> Result<Self> {
         let door = DOOR.get()?;
         Ok(Self {
@@ -84,56 +84,58 @@ impl Endpoint {
         })
     }
 
-    /// Takes a port, or any that is free for 0. Returns it. `EINVAL` if it is taken.
+    /// Binds the endpoint to `port`, or to any free port if `port` is 0. Returns the port.
+    /// `EINVAL`: the port is taken.
     pub fn bind(&self, port: u16) -> Result<u16> {
         self.inner.bind(port)
     }
 
-    /// Lets others connect to the bound port; so many may wait to be accepted.
+    /// Starts to listen on the bound port. At most `backlog` requests wait to be accepted.
     pub fn listen(&self, backlog: u16) -> Result {
         self.inner.listen(backlog.into())
     }
 
-    /// Connects, and waits until the other side has accepted. `ECONNREFUSED` if nobody listens there,
-    /// `ENODEV` if there is no such node.
+    /// Connects, and waits until the other side has accepted. `ECONNREFUSED`: no endpoint listens
+    /// on the port. `ENODEV`: there is no such node.
     pub fn connect(&self, to: PortId) -> Result {
         self.inner.connect(to, false).map_err(told)?;
         Ok(())
     }
 
-    /// Waits for somebody to connect. Returns who it is, and the endpoint of the connection.
+    /// Waits for a connection. Returns the node and the port of the peer, and the endpoint of the
+    /// connection.
     pub fn accept(&self) -> Result<(PortId, Self)> {
         let (peer, inner) = self.inner.accept_endpoint(true).map_err(told)?;
         Ok((peer, Self { inner }))
     }
 
-    /// Sends all bytes, unless the connection ends or a signal comes in between. Returns how many.
-    /// `ECONNRESET` once the other end is closed.
+    /// Sends all bytes, unless the connection ends or a signal interrupts it. Returns how many were
+    /// sent. `ECONNRESET`: the other end is closed.
     pub fn send(&self, bytes: &[u8]) -> Result<usize> {
         Buffer::with_bytes(bytes, |buffer| self.inner.send(buffer, true)).map_err(told)
     }
 
-    /// Waits until all bytes have come, unless the connection ends or a signal comes in between.
-    /// Returns how many. `ECONNRESET` once the other end is closed and all it sent is received.
+    /// Receives all bytes, unless the connection ends or a signal interrupts it. Returns how many
+    /// were received. `ECONNRESET`: the other end is closed, and all that it sent is received.
     pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
         Buffer::with_room(bytes, |buffer| self.inner.receive(buffer, true)).map_err(told)
     }
 
-    /// Closes it before it is dropped: whoever waits in a call on it returns.
+    /// Closes the endpoint before it is dropped. Calls that wait on it return.
     pub fn close(&self) {
         self.inner.close();
     }
 }
 
-/// Who serves connections.
+/// The part of a [`Service`] that serves connections.
 pub trait Handler: Send + Sync + 'static {
-    /// Somebody has connected. The connection is closed when this returns, or before, when the
-    /// [`Service`] ends: then this has to return soon. In a thread of its own.
+    /// Serves a new connection, in a thread of its own. The connection is closed when this returns,
+    /// or before that, when the [`Service`] is dropped. Then this function has to return soon.
     fn serve(&self, connection: &Endpoint, peer: PortId);
 }
 
-/// A port that is listened on, and its connections, at most 64 at once. When it is dropped, all of
-/// them are closed and all handlers have returned, so a module can be unloaded then.
+/// A listening port and its connections, at most 64 at once. After the drop all connections are
+/// closed and all handlers have returned, so that a module can be unloaded.
 pub struct Service {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
@@ -142,37 +144,40 @@ pub struct Service {
 struct Shared {
     listener: Endpoint,
     handler: Arc<dyn Handler>,
-    /// Those that are being served.
+    /// Connections that are being served.
     connections: Arc<List<endpoint::Endpoint>>,
-    /// No more.
+    /// Whether the service ends and accepts no more connections.
     closing: Atomic<bool>,
 }
 
 impl Shared {
-    /// Lists a connection, which is to end with the service; an error if it may not be served.
+    /// Lists a connection, so that it ends with the service. EBUSY: the connection may not be
+    /// served.
     fn begin(&self, connection: &Endpoint) -> Result<Listed<endpoint::Endpoint>> {
         let others = self.connections.iter().count();
         let listed = self.connections.add(&connection.inner)?;
-        // After it was listed: so who ends the service finds it, or has said so before.
+        // Checks after it has listed the connection: a drop of the service finds the connection, or
+        // has set `closing` before.
         if others >= MAX_CONNECTIONS || self.closing.load(Relaxed) {
             return Err(EBUSY);
         }
         Ok(listed)
     }
 
-    /// Accepts until the listener is closed, and has the handler serve each connection in the queue.
+    /// Accepts until the listener is closed, and has the handler serve each connection in the
+    /// queue.
     fn accept_all(self: &Arc<Self>, queue: &Queue) {
         loop {
             let (peer, connection) = match self.listener.accept() {
                 Ok(accepted) => accepted,
-                // It is closed.
+                // The listener is closed.
                 Err(EINTR | EINVAL | EBADF) => return,
                 Err(_) => {
                     fsleep(PAUSE);
                     continue;
                 }
             };
-            // One that is not served is closed by being dropped.
+            // The drop closes a connection that is not served.
             let Ok(listed) = self.begin(&connection) else {
                 continue;
             };
@@ -186,7 +191,8 @@ impl Shared {
 }
 
 impl Service {
-    /// Listens on a port, and has the handler serve whoever connects. `name` is for people.
+    /// Listens on a port, and has the handler serve each connection. `name` is the name of the work
+    /// queue.
     pub fn new(name: &CStr, port: u16, handler: Arc<dyn Handler>) -> Result<Self> {
         let listener = Endpoint::new()?;
         listener.bind(port)?;
@@ -212,8 +218,8 @@ impl Drop for Service {
         for connection in self.shared.connections.iter() {
             connection.close();
         }
-        // Who accepts, and then those that it has let in. They hold the queue, too, and have let go of
-        // it after this.
+        // The first flush waits for the accepting task, the second for the handlers that it has
+        // started. These tasks hold the queue, too, and have released it after this.
         self.queue.flush();
         self.queue.flush();
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of linux/scif.h as a client finds it, within this node: the names
- * that other modules call, with the types of C. That all rules are kept is for
- * tests/modules/client_test, which needs a second module.
+ * KUnit tests of linux/scif.h within this node, as a client uses it: the names
+ * that other modules call, with the types of C. The rules that need a second
+ * module are tested by tests/modules/client_test.
  *
  * Each test has a connection, and memory for a window at either end.
  */
@@ -25,7 +25,7 @@ struct link {
 	scif_epd_t listener;
 	scif_epd_t near;
 	scif_epd_t far;
-	/* What is behind the windows of the two. */
+	/* Memory of the windows of both ends. */
 	u8 *ours;
 	u8 *theirs;
 };
@@ -67,7 +67,7 @@ static int link_up(struct link *link)
 		return ret;
 	queue_work(system_dfl_wq, &link->connecting);
 	ret = scif_accept(link->listener, &peer, &link->far, SCIF_ACCEPT_SYNC);
-	/* Nobody waits for an answer that will not come. */
+	/* If accept has failed, this refuses the request and so ends its wait. */
 	close_if_open(&link->listener);
 	flush_work(&link->connecting);
 	return ret ?: link->connected;
@@ -103,7 +103,7 @@ static void link_exit(struct kunit *test)
 	vfree(link->theirs);
 }
 
-/* Where the window of an end is. */
+/* Registers a window at an end and returns its offset. */
 static off_t open_window(struct kunit *test, scif_epd_t epd, void *memory)
 {
 	off_t offset = scif_register(epd, memory, SIZE, 0, READ_WRITE,
@@ -115,7 +115,7 @@ static off_t open_window(struct kunit *test, scif_epd_t epd, void *memory)
 
 /* --- Nodes --- */
 
-/* Of one node: others may come and go while tests run. */
+/* Events of one node: others may come and go while tests run. */
 static struct {
 	int probed;
 	int removed;
@@ -140,11 +140,11 @@ static struct scif_client client = {
 	.remove = count_remove,
 };
 
-static void a_client_hears_of_this_node(struct kunit *test)
+static void registered_client_is_told_of_this_node(struct kunit *test)
 {
 	int again, times;
 
-	/* As often as it is registered. */
+	/* Each registration reports the node again. */
 	seen.node = this_node();
 	seen.probed = 0;
 	seen.removed = 0;
@@ -162,7 +162,7 @@ static void a_client_hears_of_this_node(struct kunit *test)
 
 /* --- Connections --- */
 
-static void an_endpoint_that_is_none_is_refused(struct kunit *test)
+static void invalid_endpoint_is_refused(struct kunit *test)
 {
 	struct scif_port_id peer;
 	scif_epd_t epd;
@@ -178,7 +178,7 @@ static void an_endpoint_that_is_none_is_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scif_close(epd), 0);
 }
 
-static void what_one_end_sends_the_other_receives(struct kunit *test)
+static void bytes_sent_by_one_end_are_received_by_the_other(struct kunit *test)
 {
 	struct link *link = test->priv;
 	struct scif_pollepd polled = { .epd = link->far, .events = POLLIN };
@@ -196,7 +196,7 @@ static void what_one_end_sends_the_other_receives(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scif_send(link->near, text, -1, 0), -EINVAL);
 }
 
-static void the_other_end_hears_of_a_close(struct kunit *test)
+static void close_is_reported_to_the_other_end(struct kunit *test)
 {
 	struct link *link = test->priv;
 	char text[8] = {};
@@ -213,12 +213,12 @@ static void the_other_end_hears_of_a_close(struct kunit *test)
 
 /* --- Memory --- */
 
-static void only_memory_of_the_kernel_is_its_own(struct kunit *test)
+static void invalid_kernel_memory_registration_is_refused(struct kunit *test)
 {
 	struct link *link = test->priv;
 	off_t offset = open_window(test, link->near, link->ours);
 
-	/* Without the flag it would be the process's. */
+	/* Without SCIF_MAP_KERNEL, the address would be one of the process. */
 	KUNIT_EXPECT_EQ(test, scif_register(link->near, link->ours, SIZE, 0,
 					    READ_WRITE, 0), -EINVAL);
 	KUNIT_EXPECT_EQ(test, scif_register(link->near, link->ours + 1, PAGE_SIZE, 0,
@@ -230,7 +230,7 @@ static void only_memory_of_the_kernel_is_its_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scif_unregister(link->near, offset, SIZE), -ENXIO);
 }
 
-static void bytes_go_between_windows_and_memory(struct kunit *test)
+static void transfers_copy_between_windows_and_memory(struct kunit *test)
 {
 	struct link *link = test->priv;
 	off_t local = open_window(test, link->near, link->ours);
@@ -255,7 +255,7 @@ static void bytes_go_between_windows_and_memory(struct kunit *test)
 					   SCIF_RMA_SYNC), -ENXIO);
 }
 
-static void fences_are_those_of_the_header(struct kunit *test)
+static void fence_calls_work_and_refuse_invalid_arguments(struct kunit *test)
 {
 	struct link *link = test->priv;
 	off_t local = open_window(test, link->near, link->ours);
@@ -274,7 +274,7 @@ static void fences_are_those_of_the_header(struct kunit *test)
 			-EINVAL);
 	KUNIT_EXPECT_EQ(test, scif_fence_wait(link->near, 7), -EINVAL);
 
-	/* Nothing is in flight, so they are stored when the call returns. */
+	/* Nothing is in flight, so both values are stored when the call returns. */
 	KUNIT_EXPECT_EQ(test, scif_fence_signal(link->near, local, 7, remote + 8, 9,
 						SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL |
 						SCIF_SIGNAL_REMOTE), 0);
@@ -285,7 +285,7 @@ static void fences_are_those_of_the_header(struct kunit *test)
 			-EINVAL);
 }
 
-static void pages_of_the_other_end_are_its_memory(struct kunit *test)
+static void remote_pages_are_the_memory_of_the_other_end(struct kunit *test)
 {
 	struct link *link = test->priv;
 	off_t remote = open_window(test, link->far, link->theirs);
@@ -302,7 +302,7 @@ static void pages_of_the_other_end_are_its_memory(struct kunit *test)
 		struct page *page = vmalloc_to_page(link->theirs + i * PAGE_SIZE);
 
 		KUNIT_EXPECT_EQ(test, pages->phys_addr[i], page_to_phys(page));
-		/* On this node it is RAM. */
+		/* Within one node, the pages are RAM. */
 		*(u8 *)pages->va[i] = i + 1;
 		KUNIT_EXPECT_EQ(test, link->theirs[i * PAGE_SIZE], i + 1);
 	}
@@ -311,7 +311,7 @@ static void pages_of_the_other_end_are_its_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scif_put_pages(NULL), -EINVAL);
 }
 
-static void pinned_pages_make_windows(struct kunit *test)
+static void pinned_pages_can_be_registered(struct kunit *test)
 {
 	struct link *link = test->priv;
 	scif_pinned_pages_t pinned = NULL;
@@ -327,7 +327,7 @@ static void pinned_pages_make_windows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, second, PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, scif_unpin_pages(pinned), 0);
 	KUNIT_EXPECT_EQ(test, scif_unpin_pages(pinned), -EINVAL);
-	/* The windows stay. */
+	/* The windows stay after the unpin. */
 	link->ours[0] = 5;
 	KUNIT_EXPECT_EQ(test, scif_readfrom(link->near, first + PAGE_SIZE, 1, second,
 					    SCIF_RMA_SYNC), 0);
@@ -335,15 +335,15 @@ static void pinned_pages_make_windows(struct kunit *test)
 }
 
 static struct kunit_case scif_kernel_api_cases[] = {
-	KUNIT_CASE(a_client_hears_of_this_node),
-	KUNIT_CASE(an_endpoint_that_is_none_is_refused),
-	KUNIT_CASE(what_one_end_sends_the_other_receives),
-	KUNIT_CASE(the_other_end_hears_of_a_close),
-	KUNIT_CASE(only_memory_of_the_kernel_is_its_own),
-	KUNIT_CASE(bytes_go_between_windows_and_memory),
-	KUNIT_CASE(fences_are_those_of_the_header),
-	KUNIT_CASE(pages_of_the_other_end_are_its_memory),
-	KUNIT_CASE(pinned_pages_make_windows),
+	KUNIT_CASE(registered_client_is_told_of_this_node),
+	KUNIT_CASE(invalid_endpoint_is_refused),
+	KUNIT_CASE(bytes_sent_by_one_end_are_received_by_the_other),
+	KUNIT_CASE(close_is_reported_to_the_other_end),
+	KUNIT_CASE(invalid_kernel_memory_registration_is_refused),
+	KUNIT_CASE(transfers_copy_between_windows_and_memory),
+	KUNIT_CASE(fence_calls_work_and_refuse_invalid_arguments),
+	KUNIT_CASE(remote_pages_are_the_memory_of_the_other_end),
+	KUNIT_CASE(pinned_pages_can_be_registered),
 	{}
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the functions of the interface find, and what other modules hold of it.
+//! The state behind the functions of the interface, and a record of what other modules hold.
 
 use crate::{
     endpoint::{
@@ -29,31 +29,33 @@ use kernel::{
     },
 };
 
-/// What is behind the functions of the interface.
+/// The state behind the functions of the interface.
 #[pin_data]
 pub(super) struct Door {
     pub(super) scif: Arc<Scif>,
-    /// Where devices are made of nodes.
+    /// Queue of the work that makes devices of nodes.
     pub(super) bus_work: Arc<Queue>,
     #[pin]
     pub(super) endpoints: Registry<Arc<Endpoint>>,
-    /// Held while a client is registered, which is to be done once.
+    /// Held while a client is registered, so that no client is registered twice.
     #[pin]
     pub(super) registering: Mutex<()>,
     #[pin]
     pub(super) clients: Registry<Client>,
     #[pin]
     pub(super) pinned: Registry<Arc<PinnedPages>>,
-    /// Pages of peers, and as what modules have them: that goes before what it names.
+    /// Pages of peers, and the structure by which modules know them. This structure is dropped
+    /// before the pages that it describes.
     #[pin]
     pub(super) held: Registry<RemotePages>,
 }
 
-/// Where the functions find it.
+/// The state of the open door, for the functions.
 pub(super) static DOOR: Published<Door> = Published::new();
 
 impl Door {
-    /// Nothing is held yet. May sleep.
+    /// Creates the state, with nothing held.
+    /// Context: may sleep.
     pub(super) fn new(scif: &Arc<Scif>, bus_work: Arc<Queue>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -69,14 +71,14 @@ impl Door {
         )
     }
 
-    /// Hands an endpoint out.
+    /// Hands out an endpoint.
     pub(super) fn keep(&self, endpoint: Arc<Endpoint>, owner: usize) -> Result<*mut scif_endpt> {
         let handle: *mut scif_endpt = handle_of(&endpoint);
         self.endpoints.add(handle.addr(), owner, endpoint)?;
         Ok(handle)
     }
 
-    /// Whose an endpoint is: EBADF if it was not handed out.
+    /// Returns the owner of an endpoint. EBADF: the endpoint was not handed out.
     pub(super) fn owner_of(&self, endpoint: &Arc<Endpoint>) -> Result<usize> {
         let handle: *mut scif_endpt = handle_of(endpoint);
         self.endpoints.owner(handle.addr()).ok_or(EBADF)
@@ -84,14 +86,15 @@ impl Door {
 }
 
 struct Entry<T> {
-    /// The module, as an address; 0 for what is built in or nobody's.
+    /// Address of the module. 0 for built-in code, or for no module.
     owner: usize,
     value: T,
 }
 
-/// What other modules hold, by the address or number that they know it by, and whose it is.
+/// Things that other modules hold, by the address or number that the modules know, and their
+/// owners.
 ///
-/// Lock: `table` is a leaf. What is taken out is dropped by who takes it, without the lock.
+/// Lock: `table` is a leaf. The caller that takes an entry out drops it without the lock.
 #[pin_data]
 pub(super) struct Registry<T> {
     #[pin]
@@ -104,7 +107,7 @@ struct Table<T> {
 }
 
 impl<T: Unpin> Registry<T> {
-    /// Nothing yet.
+    /// Creates a registry without entries.
     fn new() -> impl PinInit<Self> {
         let table = Table {
             entries: RBTree::new(),
@@ -115,14 +118,16 @@ impl<T: Unpin> Registry<T> {
         })
     }
 
-    /// Keeps something under a key that nothing else has. May sleep.
+    /// Adds an entry under a key that no other entry has.
+    /// Context: may sleep.
     pub(super) fn add(&self, key: usize, owner: usize, value: T) -> Result {
         let node = RBTreeNode::new(key, Entry { owner, value }, GFP_KERNEL)?;
         let _replaced = self.table.lock().entries.insert(node);
         Ok(())
     }
 
-    /// Keeps something under a number of its own, which is not 0. May sleep.
+    /// Adds an entry under a new number, which is not 0. Returns the number.
+    /// Context: may sleep.
     pub(super) fn number(&self, owner: usize, value: T) -> Result<usize> {
         let number = {
             let mut table = self.table.lock();
@@ -133,16 +138,17 @@ impl<T: Unpin> Registry<T> {
         Ok(number)
     }
 
-    /// Takes it out.
+    /// Takes out the entry with this key.
     pub(super) fn take(&self, key: usize) -> Option<T> {
         let node = self.table.lock().entries.remove_node(&key);
         Some(node?.to_key_value().1.value)
     }
 
-    /// Takes out all that belong to a module, and has each let go of without the lock. Returns how many
-    /// there were.
+    /// Takes out all entries of a module, and calls `let_go` with each, without the lock. Returns
+    /// how many there were.
     pub(super) fn clear_of(&self, owner: usize, mut let_go: impl FnMut(T)) -> usize {
-        // Found and taken out under one hold of the lock: a key can be another module's right after.
+        // Finds and takes out the entry under one hold of the lock: the key can belong to another
+        // module right after.
         let take_next = || {
             let mut table = self.table.lock();
             let mut entries = table.entries.iter();
@@ -159,7 +165,7 @@ impl<T: Unpin> Registry<T> {
         count
     }
 
-    /// Whose it is, if it is there.
+    /// Returns the owner of an entry, if it is there.
     pub(super) fn owner(&self, key: usize) -> Option<usize> {
         let table = self.table.lock();
         table.entries.get(&key).map(|entry| entry.owner)
@@ -167,7 +173,7 @@ impl<T: Unpin> Registry<T> {
 }
 
 impl<T: Clone + Unpin> Registry<T> {
-    /// What is kept under a key.
+    /// Returns the value of an entry.
     pub(super) fn get(&self, key: usize) -> Option<T> {
         let table = self.table.lock();
         table.entries.get(&key).map(|entry| entry.value.clone())

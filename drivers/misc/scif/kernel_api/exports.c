@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The names that other modules of the kernel see. The functions are in calls.rs
- * and peer_bus.rs, which the compiler checks against the same header.
+ * and peer_bus.rs. The compiler checks these against the same header.
  */
 
 #include <linux/export.h>

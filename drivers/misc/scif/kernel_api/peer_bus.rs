@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The nodes that are online, this one among them, as devices of a bus:
-//! `/sys/bus/scif_peer`, and the functions for who wants to hear of nodes that come and go.
+//! The nodes that are online, including this one, as devices of the bus `/sys/bus/scif_peer`, and
+//! the functions for clients that follow them.
 //!
-//! A work item makes the devices be what the nodes are: whoever has changed something only starts it,
-//! and waits for no client. A node that is lost and comes back is another device, even if nobody has
-//! looked in between.
+//! A work item updates the devices to match the nodes. Code that changes a node only starts this
+//! work, and waits for no client. A node that is lost and comes back gets another device, even if
+//! the work did not run in between.
 //!
-//! Where there is no memory for a device the log says so, and it is tried again when another node comes or goes.
+//! If there is no memory for a device, the log says so. The work tries again when another node
+//! comes or goes.
 //!
-//! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
+//! Devices are made and dropped with no lock held, because clients are told about them and may take
+//! their time.
 
 use super::door::DOOR;
 use crate::{
@@ -46,17 +48,19 @@ use kernel::{
     },
 };
 
-/// The bus with its devices; it goes when this is dropped.
+/// The bus with its devices. The drop removes both.
 pub(super) struct PeerBus {
-    // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
+    // Dropped in this order: nothing can start the work any more, running work completes, and then
+    // the devices go.
     _watching: Watching,
-    /// Of the work, for who waits for it.
+    /// Queue of the work, for callers that wait for the work.
     pub(super) queue: Arc<Queue>,
     _devices: Arc<Devices>,
 }
 
 impl PeerBus {
-    /// May sleep.
+    /// Creates the devices, and has the work run when nodes change.
+    /// Context: may sleep.
     pub(super) fn new(bus: Bus, scif: &Arc<Scif>) -> Result<Self> {
         let queue = Arc::new(Queue::ordered(c"scif_peer_bus")?, GFP_KERNEL)?;
         let devices = Arc::pin_init(
@@ -72,7 +76,7 @@ impl PeerBus {
         let start = {
             let (devices, queue) = (devices.clone(), queue.clone());
             move || {
-                // An error says that it is about to run anyway.
+                // Fails only if the work is about to run anyway.
                 let _ = queue.enqueue(devices.clone());
             }
         };
@@ -86,10 +90,10 @@ impl PeerBus {
 
 #[pin_data]
 struct Devices {
-    /// By sessions of nodes. Changed by the work only.
+    /// Devices by the sessions of their nodes. Only the work changes this list.
     #[pin]
     list: Mutex<KVec<(u64, PeerDevice)>>,
-    // After its devices.
+    // Dropped after its devices.
     bus: Bus,
     scif: Arc<Scif>,
     log: LogBudget,
@@ -106,9 +110,12 @@ impl WorkItem for Devices {
 
     fn run(this: Arc<Self>) {
         match this.update() {
-            // Peers that come and go have it run.
+            // The next change of a node runs the work again.
             Err(error) if this.log.admits(c"devices of nodes") => {
-                pr_err!("no device for a node: {:?}\n", error);
+                pr_err!(
+                    "updating the devices of nodes on the bus scif_peer has failed: {:?}; the next change of a node tries again\n",
+                    error
+                );
             }
             _ => (),
         }
@@ -119,7 +126,7 @@ impl Devices {
     fn update(&self) -> Result {
         let online = self.scif.nodes.online_nodes()?;
         let mut list = core::mem::replace(&mut *self.list.lock(), KVec::new());
-        // Those that are gone go first: one that is back has the same name.
+        // Drops the devices of lost nodes first, because a node that is back has the same name.
         list.retain(|(session, _)| online.iter().any(|node| node.session == *session));
         let mut result = Ok(());
         for node in online {
@@ -136,7 +143,7 @@ impl Devices {
         result
     }
 
-    /// Makes the device of a node, whose files say how that is.
+    /// Makes the device of a node, with attribute files that show its state.
     fn device_of(&self, node: KnownNode) -> Result<PeerDevice> {
         let (id, scif) = (node.id, self.scif.clone());
         let show = move |attribute: &CStr, f: &mut fmt::Formatter<'_>| match attribute.to_bytes() {
@@ -164,7 +171,7 @@ exported! {
         owner: Address[owner: *mut bindings::module],
     ) -> ffi::c_int as Result {
         let door = DOOR.get()?;
-        // Nodes that are there have their devices after this.
+        // After this, all nodes that are online have their devices.
         door.bus_work.flush();
         let address = client.address();
         let _registering = door.registering.lock();
@@ -179,7 +186,7 @@ exported! {
     ) -> () as () {
         let taken = DOOR.get().ok().and_then(|door| door.clients.take(client));
         if taken.is_none() {
-            pr_warn!("a client is unregistered that is not registered\n");
+            pr_warn!("scif_client_unregister(): ignoring a client that is not registered\n");
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The names that Rust modules of the same tree see, see client.rs. The list is
- * made of scif_main.o when the module is built (Kbuild); C knows no types of it.
+ * The names that Rust modules of the same tree see, see client.rs. The build
+ * makes the list from scif_main.o (Kbuild). C does not know the types.
  */
 
 #include <linux/export.h>

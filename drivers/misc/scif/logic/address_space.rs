@@ -9,11 +9,12 @@
 /// No range ends above this offset.
 pub(crate) const LIMIT: u64 = i64::MAX as u64;
 
-/// The numbers make no range: the offset is negative, the length is zero, or the end is above [`LIMIT`].
+/// The error for an invalid range: the offset is negative, the length is zero, or the end is above
+/// [`LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidRange;
 
-/// Some offsets without a gap.
+/// A contiguous range of offsets.
 ///
 /// # Invariants
 ///
@@ -25,7 +26,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// A range as user space names it.
+    /// Creates a range from the numbers of user space.
     pub(crate) const fn new(offset: i64, len: u64) -> Result<Self, InvalidRange> {
         if offset < 0 {
             return Err(InvalidRange);
@@ -33,7 +34,7 @@ impl Range {
         Self::from_parts(offset as u64, len)
     }
 
-    /// A range as the peer names it.
+    /// Creates a range from the numbers of the peer.
     pub(crate) const fn from_parts(start: u64, len: u64) -> Result<Self, InvalidRange> {
         match start.checked_add(len) {
             // INVARIANT: Just checked.
@@ -42,29 +43,29 @@ impl Range {
         }
     }
 
-    /// The first offset.
+    /// Returns the first offset.
     pub(crate) const fn start(&self) -> u64 {
         self.start
     }
 
-    /// The first offset as user space sees it.
+    /// Returns the first offset as user space sees it.
     pub(crate) const fn offset(&self) -> i64 {
         // At most `LIMIT`.
         self.start as i64
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// The first offset behind the range.
+    /// Returns the first offset behind the range.
     pub(crate) const fn end(&self) -> u64 {
         // Does not wrap, by the invariant.
         self.start.wrapping_add(self.len)
     }
 
-    /// Whether start and length are multiples of `1 << page_shift`.
+    /// Returns whether start and length are multiples of `1 << page_shift`.
     pub(crate) const fn is_aligned(&self, page_shift: u32) -> bool {
         match 1_u64.checked_shl(page_shift) {
             Some(page) => (self.start | self.len) & page.wrapping_sub(1) == 0,
@@ -72,12 +73,12 @@ impl Range {
         }
     }
 
-    /// Whether all of `other` lies in this range.
+    /// Returns whether all of `other` lies in this range.
     pub(crate) const fn contains(&self, other: &Range) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }
 
-    /// Whether the two have an offset in common.
+    /// Returns whether the two have an offset in common.
     pub(crate) const fn intersects(&self, other: &Range) -> bool {
         self.start < other.end() && other.start < self.end()
     }

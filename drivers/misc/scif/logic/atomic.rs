@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The atomic integer that the logic is written against, over the kernel's memory model.
+//! The atomic integer of the logic, over the kernel's memory model.
 //!
-//! The logic also runs on the host, where loom explores all interleavings; there
-//! `tests/host/src/atomic.rs` takes the place of this file. Both offer the same few operations:
-//! loads acquire, stores release, everything that does both is fully ordered (a compare-exchange that
-//! fails orders nothing).
+//! The logic also runs on the host, where loom explores all interleavings. There
+//! `tests/host/src/atomic.rs` replaces this file. Both offer the same few operations. Loads
+//! acquire, stores release, and operations that do both are fully ordered. A compare-exchange that
+//! fails orders nothing.
 //!
 //! C header: [`include/linux/atomic.h`](srctree/include/linux/atomic.h)
 
@@ -20,17 +20,17 @@ use kernel::sync::atomic::{
 pub(crate) struct AtomicU64(Atomic<u64>);
 
 impl AtomicU64 {
-    /// Wraps a value.
+    /// Creates an integer with this value.
     pub(crate) const fn new(value: u64) -> Self {
         Self(Atomic::new(value))
     }
 
-    /// Reads the value; what follows is not moved before it.
+    /// Reads the value. Later accesses are not moved before this load.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Acquire)
     }
 
-    /// Writes the value; what was done before is not moved behind it.
+    /// Writes the value. Earlier accesses are not moved behind this store.
     pub(crate) fn store(&self, value: u64) {
         self.0.store(value, Release);
     }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The doorbells of a device: which bits of its register are whose, and which doorbell wakes a sleeper where it
-//! sleeps.
+//! The doorbells of a device: which bits of its register belong to which side, and which doorbell
+//! interrupts the CPU on which a waiter sleeps.
 
 use super::{
     atomic::AtomicU64,
     update::update, //
 };
 
-/// Which bits of a device's doorbell register are whose.
+/// The assignment of the bits of a device's doorbell register.
 ///
-/// On most devices each side has a register, in which the other one rings: doorbell `n` is bit `n` of
-/// it. Where both share one register, each side hears itself ring, and clears for both: so each
-/// has half of the bits to be rung by, the side with the lower port the lower half.
+/// On most devices each side has a register of its own, in which the other side rings: doorbell `n`
+/// is bit `n`. On others both sides share one register, so each side sees its own ringing, and
+/// clears bits for both. There each side is rung by half of the bits, the side with the lower port
+/// by the lower half.
 ///
 /// # Invariants
 ///
@@ -25,7 +26,8 @@ pub(crate) struct DoorbellRegister {
 }
 
 impl DoorbellRegister {
-    /// Each side has its own, with these bits.
+    /// Creates the assignment for a device on which each side has its own register, with these
+    /// valid bits.
     pub(crate) const fn of_each(valid: u64) -> Self {
         Self {
             numbers: valid,
@@ -34,7 +36,8 @@ impl DoorbellRegister {
         }
     }
 
-    /// Both share one. All bits above the lowest one that is not there are left alone.
+    /// Creates the assignment for a shared register. Bits above the lowest invalid bit are not
+    /// used.
     pub(crate) fn shared(valid: u64, is_lower_port: bool) -> Self {
         let half = valid.trailing_ones() / 2;
         let (own_shift, peer_shift) = if is_lower_port { (0, half) } else { (half, 0) };
@@ -46,79 +49,81 @@ impl DoorbellRegister {
         }
     }
 
-    /// The numbers of the doorbells that there are in each direction, as bits.
+    /// Returns the numbers of the doorbells of each direction, as bits.
     pub(crate) fn numbers(&self) -> u64 {
         self.numbers
     }
 
-    /// The bits of the register by which this side is rung.
+    /// Returns the bits of the register by which this side is rung.
     pub(crate) fn own_bits(&self) -> u64 {
         self.to_own_bits(self.numbers)
     }
 
-    /// The bits of the register that stand for these doorbells of this side.
+    /// Returns the bits of the register for these doorbells of this side.
     pub(crate) fn to_own_bits(self, numbers: u64) -> u64 {
         (numbers & self.numbers) << self.own_shift
     }
 
-    /// The doorbells of this side among bits of the register.
+    /// Returns the doorbells of this side among bits of the register.
     pub(crate) fn numbers_of(&self, bits: u64) -> u64 {
         (bits >> self.own_shift) & self.numbers
     }
 
-    /// The bits by which these doorbells of the peer are rung.
+    /// Returns the bits of the register that ring these doorbells of the peer.
     pub(crate) fn to_peer_bits(self, numbers: u64) -> u64 {
         (numbers & self.numbers) << self.peer_shift
     }
 }
 
-/// Doorbells are bits of 64.
+/// Number of doorbells: one for each bit of the register.
 const COUNT: u32 = u64::BITS;
 
-/// Which doorbell wakes a sleeper where it sleeps.
+/// The choice of the doorbell that wakes a waiter on its own CPU.
 ///
-/// Each doorbell interrupts one processor, the one to which the system has given its vector. To wake who
-/// sleeps on another one takes an interrupt from processor to processor, and often waiting until that one has
-/// left its idle state: as much again as all the rest. Neither a device nor its driver tells which processor
-/// it is, so that is learnt when a doorbell rings. Who is about to sleep wants one that rings
-/// where he is; if none is known, one of which nothing is known, and that is known then. Nobody looks
-/// for long: each doorbell is tried once. If the system moves a vector it is noticed when it
-/// rings the next time.
+/// Each doorbell interrupts one CPU, the one to which the system has assigned its vector. To wake a
+/// waiter on another CPU takes an interrupt between CPUs, and often the other one has to leave its
+/// idle state first. That doubles the latency. Neither a device nor its driver tells the CPU of a
+/// doorbell, so this type records it when a doorbell rings. A waiter asks for a doorbell that
+/// interrupts its CPU. If none is known, it gets one whose CPU is unknown, which is known after the
+/// first ring. The search is short, as each doorbell is tried once. If the system moves a vector,
+/// the next ring shows that.
 ///
-/// The same is known in networks as steering a flow to the processor of its reader.
+/// Networks know this as steering a flow to the CPU of its reader.
 pub(crate) struct Steering {
-    /// The processor on which each has rung last, plus one; 0 if it has not.
+    /// For each doorbell, the CPU on which it rang last, plus one, or 0 if it has not rung.
     last: [AtomicU64; COUNT as usize],
 }
 
 impl Steering {
-    /// None has rung.
+    /// Creates the state in which no doorbell has rung.
     pub(crate) fn new() -> Self {
         Self {
             last: [const { AtomicU64::new(0) }; COUNT as usize],
         }
     }
 
-    /// It rings on this processor. Any context.
+    /// Records that a doorbell rang on this CPU.
+    /// Context: any.
     pub(crate) fn rings_on(&self, doorbell: u32, processor: u32) {
         let Some(last) = self.last.get(doorbell as usize) else {
             return;
         };
         let now = u64::from(processor).saturating_add(1);
-        // Hardly ever another one: who reads this need not lose the cache line for it.
+        // The CPU rarely changes. Without a store, readers keep the cache line.
         if last.load() != now {
             let _ = update(last, |_| Some(now));
         }
     }
 
-    /// Where it has rung last.
+    /// Returns the CPU on which a doorbell rang last.
     fn processor_of(&self, doorbell: u32) -> Option<u32> {
         let last = self.last.get(doorbell as usize)?.load();
         u32::try_from(last.checked_sub(1)?).ok()
     }
 
-    /// Which one of `usable`, as bits, is to wake who is on this processor, if that is not to be `current` any
-    /// more. Those with another `spread` get other ones, as far as there are.
+    /// Returns the doorbell among `usable`, given as bits, that should wake a waiter on this CPU
+    /// instead of `current`. Returns `None` if `current` should stay. Waiters with another `spread`
+    /// get other doorbells, as far as there are any.
     pub(crate) fn better(
         &self,
         usable: u64,
@@ -126,7 +131,7 @@ impl Steering {
         processor: u32,
         spread: u32,
     ) -> Option<u32> {
-        // One that has not rung is on trial.
+        // A doorbell that has not rung yet is on trial, and stays.
         if self.processor_of(current)? == processor {
             return None;
         }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Control messages as they cross the link, without their contents.
+//! Control messages as they cross the link, regardless of their contents.
 //!
 //! A message fills one 64-byte slot of the receiver's control ring:
 //!
 //! ```text
 //!  0  kind      u8     which message of the service; answers have numbers from 128 on
 //!  1  version   u8     VERSION
-//!  2  service   u16    whose message it is
+//!  2  service   u16    the service that the message belongs to
 //!  4  target    u32    the receiver's id of the channel it is about, 0 for none
 //!  8  fields    48 B   by service and kind; unused bytes are zero, and ignored
 //! 56  sequence  u64    written last; says that the slot is complete (see `control_block.rs`)
@@ -16,76 +16,83 @@
 //! Fields are little-endian numbers in the order of the message's definition. Each lies at a
 //! multiple of its size, as in a C structure.
 //!
-//! A slot is decoded from a private copy; nothing in it is a pointer. An [`Envelope`] is opened by
-//! the service whose id it bears. That checks the form of each field (known values, no overflow);
-//! whether an id exists or an address lies inside the aperture is for the receiver to find out.
+//! A slot is decoded from a private copy; nothing in it is a pointer. The service whose id an
+//! [`Envelope`] bears opens it. That checks the form of each field (known values, no overflow). The
+//! receiver has to check whether an id exists, or an address lies inside the aperture.
 //!
-//! [`define_messages`] makes the messages of a service from one table, so that what is written
-//! and what is read can't differ.
+//! [`define_messages`] makes the messages of a service from one table, so that writing and reading
+//! can't differ.
 //!
-//! What is not here: the services (SCIF's messages are in `messages.rs`), but for the first one, in
-//! which the two peers speak for themselves.
+//! This file does not contain the services' messages (those of SCIF are in `messages.rs`), except
+//! those that the two peers exchange for themselves.
 
 use super::control_block::Lane;
 
 /// Version of this protocol; both sides must have the same.
 pub(crate) const VERSION: u8 = 16;
 
-/// Bytes of a slot.
+/// Size of a slot in bytes.
 pub(crate) const SLOT_SIZE: usize = 64;
 
-/// Where the sequence number of a slot lies.
+/// Offset of the sequence number in a slot.
 pub(crate) const SEQUENCE_OFFSET: usize = 56;
 
-/// Bytes for the fields of a message.
+/// Number of bytes for the fields of a message.
 pub(crate) const FIELDS: usize = 48;
 
-/// Whose message it is. Numbers are given out here and in `Documentation/wire-protocol.rst`.
+/// The service that a message belongs to. Numbers are assigned here and in
+/// `Documentation/wire-protocol.rst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceId(pub(crate) u16);
 
 impl ServiceId {
-    /// The two peers themselves.
+    /// The service of the two peers themselves.
     pub(crate) const PEER: Self = Self(0);
-    /// SCIF.
+    /// The service of SCIF connections.
     pub(crate) const SCIF: Self = Self(1);
+    /// The service of network devices.
+    pub(crate) const NET: Self = Self(2);
 }
 
-/// An id by which one side knows its end of a channel: a number that comes again after all others, opaque to the
-/// other side.
+/// An id that one side gives to its end of a channel, opaque to the other side. An id is used again
+/// only after all others.
 ///
-/// Zero is never one.
+/// Zero is never an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChannelId(pub(crate) u32);
 
 impl ChannelId {
-    /// The id in messages that are about no channel.
+    /// The id in messages that concern no channel.
     pub(crate) const NONE: Self = Self(0);
+
+    /// The first of the ids that no table of channels gives out. Services use these for ends that
+    /// exist as long as the session.
+    pub(crate) const FIRST_FIXED: Self = Self(0xffff_ff00);
 }
 
-/// Why a slot is not a message.
+/// The reason why a slot is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// Written by a protocol of another version.
+    /// The version is not that of this protocol.
     Version,
-    /// No such kind of message.
+    /// The kind is unknown.
     Kind,
-    /// A field has a value that it can't have.
+    /// A field has an invalid value.
     Field,
 }
 
 impl Malformed {
-    /// For the log.
+    /// Returns the reason in words, for the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Malformed::Version => "a message of another protocol version",
-            Malformed::Kind => "a message of unknown kind",
-            Malformed::Field => "a message with an impossible field",
+            Malformed::Version => "it sends a message of another protocol version",
+            Malformed::Kind => "it sends a message of unknown kind",
+            Malformed::Field => "it sends a message with an impossible field",
         }
     }
 }
 
-/// A message that has not been opened.
+/// A message whose fields were not decoded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) service: ServiceId,
@@ -94,11 +101,11 @@ pub(crate) struct Envelope {
     pub(crate) fields: [u8; FIELDS],
 }
 
-/// The first number of an answer.
+/// The first kind of an answer.
 const FIRST_ANSWER: u8 = 128;
 
 impl Envelope {
-    /// The ring by which the message goes.
+    /// Returns the ring for this message.
     pub(crate) fn lane(&self) -> Lane {
         if self.kind < FIRST_ANSWER {
             Lane::Requests
@@ -107,7 +114,7 @@ impl Envelope {
         }
     }
 
-    /// The envelope as a slot; the sequence number is the caller's to add.
+    /// Encodes the envelope as a slot, to which the caller adds the sequence number.
     pub(crate) fn encode(&self) -> [u8; SEQUENCE_OFFSET] {
         let [service_low, service_high] = self.service.0.to_le_bytes();
         let head = [self.kind, VERSION, service_low, service_high];
@@ -119,7 +126,7 @@ impl Envelope {
         slot
     }
 
-    /// Reads an envelope from a private copy of a slot.
+    /// Decodes an envelope from a private copy of a slot.
     pub(crate) fn decode(slot: &[u8; SEQUENCE_OFFSET]) -> Result<Self, Malformed> {
         let [kind, version, s0, s1, t0, t1, t2, t3, fields @ ..] = *slot;
         if version != VERSION {
@@ -134,26 +141,26 @@ impl Envelope {
     }
 }
 
-// An envelope fills the slot up to the sequence number, which fills the rest.
+// An envelope fills the slot up to the sequence number, and the number fills the rest.
 const _: () = assert!(8 + FIELDS == SEQUENCE_OFFSET && SEQUENCE_OFFSET + 8 == SLOT_SIZE);
 
-/// What can be put into an envelope.
+/// A type that can be put into an envelope.
 pub(crate) trait Enveloped {
     fn envelope(&self) -> Envelope;
 }
 
-/// What can be a field of a message.
+/// A type that can be a field of a message.
 pub(crate) trait Field: Sized {
-    /// The sizes of the numbers that it is made of, in their order.
+    /// Sizes of the numbers that make up the field, in their order.
     const NUMBERS: &'static [usize];
 
     fn write(&self, fields: &mut Fields);
 
-    /// Takes nothing that [`Self::write`] would not write.
+    /// Reads the field. Accepts only values that [`Self::write`] writes.
     fn read(fields: &mut Fields) -> Result<Self, Malformed>;
 }
 
-/// How many bytes fields take, one after another.
+/// Returns how many bytes fields take, one after another.
 pub(crate) const fn fields_end(mut fields: &[&[usize]]) -> usize {
     let mut end: usize = 0;
     while let [field, rest @ ..] = fields {
@@ -170,7 +177,7 @@ pub(crate) const fn fields_end(mut fields: &[&[usize]]) -> usize {
     end
 }
 
-/// The fields of a message, which are written, or read, one after another.
+/// The fields of a message, written or read one after another.
 pub(crate) struct Fields {
     pub(crate) bytes: [u8; FIELDS],
     at: usize,
@@ -181,7 +188,7 @@ impl Fields {
         Self { bytes, at: 0 }
     }
 
-    /// The place of the next number, which has `N` bytes.
+    /// Returns the place of the next number, which has `N` bytes.
     fn next<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
         let at = self.at.checked_next_multiple_of(N)?;
         self.at = at.checked_add(N)?;
@@ -196,7 +203,7 @@ macro_rules! number_fields {
                 const NUMBERS: &'static [usize] = &[size_of::<Self>()];
 
                 fn write(&self, fields: &mut Fields) {
-                    // Every message fits, which is asserted where it is defined.
+                    // Each message fits, as `define_messages` asserts.
                     if let Some(place) = fields.next() {
                         *place = self.to_le_bytes();
                     }
@@ -213,7 +220,7 @@ macro_rules! number_fields {
 
 number_fields!(u16, u32, u64);
 
-/// As a number, 1 or 0.
+/// A bool crosses the link as the number 1 or 0.
 impl Field for bool {
     const NUMBERS: &'static [usize] = u32::NUMBERS;
 
@@ -230,7 +237,8 @@ impl Field for bool {
     }
 }
 
-/// The size of a field that is one number; others do not fit anywhere.
+/// Returns the size of a field that is one number. For other fields, returns a size that never
+/// fits.
 pub(crate) const fn size_of_number<T: Field>() -> usize {
     match T::NUMBERS {
         [size] => *size,
@@ -238,8 +246,8 @@ pub(crate) const fn size_of_number<T: Field>() -> usize {
     }
 }
 
-/// Makes a structure that is a field of messages: its own fields, which are numbers, follow each other in this
-/// order, and meet a condition that they may have.
+/// Defines a structure that is a field of messages. Its own fields are numbers, in this order. A
+/// condition that they have to meet may follow.
 macro_rules! structure_field {
     (
         $(#[$attribute:meta])*
@@ -286,16 +294,16 @@ pub(crate) use structure_field;
 structure_field!(ServiceId { 0: u16 });
 structure_field!(ChannelId { 0: u32 }, |id| *id != ChannelId::NONE);
 
-/// Makes the messages of a service from a table.
+/// Defines the messages of a service by a table.
 ///
 /// ```text
 /// define_messages! {
-///     /// What it is about.
+///     /// The messages of the service.
 ///     pub(crate) enum Message of ServiceId::SCIF;
 ///
-///     /// A message that is about no channel.
+///     /// A message that concerns no channel.
 ///     1 Hello { greeting: u32 };
-///     /// One about the receiver's channel `target`, with a condition that its fields meet.
+///     /// A message to the receiver's channel `target`, with a condition on its fields.
 ///     2 Count to target { from: u32, below: u32 } if from < below;
 /// }
 /// ```
@@ -327,7 +335,7 @@ macro_rules! define_messages {
         }
 
         impl $messages {
-            /// The receiver's id of the channel that it is about; NONE if it is about none.
+            /// Returns the receiver's id of the channel that the message concerns, or NONE.
             $visibility fn target(&self) -> $crate::logic::envelope::ChannelId {
                 match *self {
                     $(
@@ -338,7 +346,7 @@ macro_rules! define_messages {
                 }
             }
 
-            /// Opens an envelope.
+            /// Decodes the message in an envelope.
             #[deny(unreachable_patterns)] // Two messages of one number.
             $visibility fn from_envelope(
                 envelope: &$crate::logic::envelope::Envelope,
@@ -416,9 +424,9 @@ macro_rules! define_messages {
 pub(crate) use define_messages;
 
 define_messages! {
-    /// What the two peers tell each other for themselves.
+    /// A message between the two peers themselves.
     pub(crate) enum PeerMessage of ServiceId::PEER;
 
-    /// The receiver has sent something for a service that the sender does not have.
+    /// The receiver has sent a message for a service that the sender does not have.
     128 NoService { service: ServiceId };
 }

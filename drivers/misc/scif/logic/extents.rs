@@ -2,15 +2,14 @@
 
 //! The memory behind a window: extents of contiguous addresses, and their form on the wire.
 //!
-//! Pinned memory is a list of [`Extent`]s; huge pages and luck make few of many pages
-//! ([`Extent::join`]). A table of [`Entry`]s adds to each extent where in the window it begins, so
-//! that [`Extents`] finds the address of an offset in O(log n), and a [`walk`](Extents::walk) from
-//! there on goes from extent to extent without searching.
+//! Pinned memory is a list of [`Extent`]s. Huge pages, or luck, make few extents of many pages
+//! ([`Extent::join`]). A table of [`Entry`]s adds to each extent its offset in the window. So
+//! [`Extents`] finds the address of an offset in O(log n), and a [`walk`](Extents::walk) from there
+//! goes from extent to extent without searching.
 //!
-//! An extent crosses the wire as one 64-bit word: page frame and number of pages. Whatever word the
-//! peer sends, [`unpack`] makes a sound extent of it or none. Whether the peer may name those
-//! addresses is decided elsewhere: the transport turns them into something that can be touched, or
-//! says no.
+//! An extent crosses the link as one 64-bit word: page frame and number of pages. [`unpack`] makes
+//! a sound extent of any word that the peer sends, or none. It does not check whether the peer may
+//! name these addresses. The transport does that when it translates them.
 
 use core::ops::{
     Deref,
@@ -31,7 +30,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The `len` bytes at `address`; `None` if there are none or they go beyond all addresses.
+    /// Creates the extent of `len` bytes at `address`. Returns `None` if `len` is 0 or the end
+    /// overflows.
     pub(crate) const fn new(address: u64, len: u64) -> Option<Self> {
         if len == 0 || address.checked_add(len).is_none() {
             return None;
@@ -40,23 +40,23 @@ impl Extent {
         Some(Self { address, len })
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) const fn address(&self) -> u64 {
         self.address
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// The address behind the last byte.
+    /// Returns the address behind the last byte.
     pub(crate) const fn end(&self) -> u64 {
         // Does not wrap, by the invariant.
         self.address.wrapping_add(self.len)
     }
 
-    /// The two as one extent, if `next` begins where this one ends.
+    /// Returns both as one extent, if `next` begins where this one ends.
     pub(crate) fn join(&self, next: Extent) -> Option<Extent> {
         if self.end() != next.address {
             return None;
@@ -64,7 +64,7 @@ impl Extent {
         Extent::new(self.address, self.len.checked_add(next.len)?)
     }
 
-    /// Cuts the extent after `len` bytes; `None` if either part would be empty.
+    /// Cuts the extent after `len` bytes. Returns `None` if either part would be empty.
     pub(crate) fn split_at(&self, len: u64) -> Option<(Extent, Extent)> {
         let behind = self.len.checked_sub(len)?;
         let first = Extent::new(self.address, len)?;
@@ -72,7 +72,7 @@ impl Extent {
     }
 }
 
-/// An extent and where in the window it begins.
+/// An extent and its offset in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The memory.
@@ -82,12 +82,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Where in the window the extent ends.
+    /// Returns the offset in the window at which the extent ends.
     const fn end(&self) -> u64 {
         self.start.saturating_add(self.extent.len)
     }
 
-    /// The memory of this entry from `offset` of the window on.
+    /// Returns the memory of this entry from `offset` of the window on.
     fn memory_from(&self, offset: u64) -> Option<(u64, u64)> {
         let skip = offset.checked_sub(self.start)?;
         let len = self
@@ -99,8 +99,8 @@ impl Entry {
     }
 }
 
-/// A table of extents, in the memory that `T` is: the kernel's vectors, or those of the tests. It is empty at
-/// first.
+/// A table of extents. `T` holds its memory: a vector of the kernel, or one of the tests. The table
+/// is empty at first.
 ///
 /// # Invariants
 ///
@@ -108,25 +108,25 @@ impl Entry {
 /// fits into 64 bits.
 #[derive(Debug, Default)]
 pub(crate) struct Extents<T> {
-    /// For whoever makes room; entries are added by [`Self::add`].
+    /// The entries. The owner may reserve memory for more, but only [`Self::add`] adds them.
     pub(crate) entries: T,
 }
 
-/// Memory of a table that can become longer.
+/// The memory of a table that can grow.
 pub(crate) trait Growing: DerefMut<Target = [Entry]> {
-    /// Adds one, if there is room for it; says whether there was.
+    /// Adds an entry. Returns false if there is no room for it.
     fn append(&mut self, entry: Entry) -> bool;
 }
 
 impl<T: Growing> Extents<T> {
-    /// Adds an extent at the end; if it `may_join`, one that begins where the last one ends makes that longer. `None`
-    /// if there is no room, or the table would become longer than 64 bits.
+    /// Adds an extent at the end. If it `may_join` and begins where the last extent ends, extends
+    /// that one. Returns `None` if there is no room, or the length of the table would overflow.
     pub(crate) fn add(&mut self, extent: Extent, may_join: bool) -> Option<()> {
         let start = self.len();
         start.checked_add(extent.len)?;
         if let Some(last) = self.entries.last_mut().filter(|_| may_join) {
             if let Some(joined) = last.extent.join(extent) {
-                // INVARIANT: The end fits into 64 bits, as was just looked at.
+                // INVARIANT: The end fits into 64 bits, as was just checked.
                 last.extent = joined;
                 return Some(());
             }
@@ -138,26 +138,27 @@ impl<T: Growing> Extents<T> {
 }
 
 impl<T: Deref<Target = [Entry]>> Extents<T> {
-    /// The table.
+    /// Returns the entries.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// How many bytes all extents have together.
+    /// Returns the length of all extents together.
     pub(crate) fn len(&self) -> u64 {
         self.entries.last().map_or(0, Entry::end)
     }
 
-    /// The address of the byte at `offset`, and how many bytes are contiguous from there on.
+    /// Returns the address of the byte at `offset`, and how many bytes are contiguous from there
+    /// on.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> Option<(u64, u64)> {
         self.entries.get(self.find(offset)?)?.memory_from(offset)
     }
 
-    /// A walk over the memory from `offset` to the end of the table.
+    /// Returns a walk over the memory from `offset` to the end of the table.
     pub(crate) fn walk(&self, offset: u64) -> ExtentWalk<'_> {
         ExtentWalk {
-            // Beyond the end there is nothing to walk over.
+            // There is no memory beyond the end.
             rest: self
                 .find(offset)
                 .and_then(|index| self.entries.get(index..))
@@ -166,10 +167,10 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
         }
     }
 
-    /// The entry that holds `offset`.
+    /// Returns the index of the entry that contains `offset`.
     #[inline]
     fn find(&self, offset: u64) -> Option<usize> {
-        // All there is of most windows, and where most copies begin that are of a whole window.
+        // Fast path: most windows have a single entry, and copies of a whole window begin here.
         if offset < self.entries.first()?.end() {
             return Some(0);
         }
@@ -179,12 +180,12 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
     }
 }
 
-/// A place in the memory of a window that moves towards its end; made by [`Extents::walk`].
+/// A place in a window's memory that moves towards its end; created by [`Extents::walk`].
 #[derive(Clone, Debug)]
 pub(crate) struct ExtentWalk<'a> {
     /// The entries from the current one on.
     rest: &'a [Entry],
-    /// The place in the window.
+    /// The current offset in the window.
     offset: u64,
 }
 
@@ -204,15 +205,15 @@ impl Walk for ExtentWalk<'_> {
     }
 }
 
-/// The bits of a packed extent that hold the number of pages, less one.
+/// Number of bits of a packed extent for the number of pages, less one.
 const COUNT_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-/// The bits that hold the number of the first page.
+/// Number of bits for the number of the first page.
 const FRAME_BITS: u32 = u64::BITS - COUNT_BITS;
 
-/// The longest extent that fits into one word, in bytes: split longer ones.
+/// Returns the longest extent in bytes that fits into one word. Longer extents have to be split.
 ///
-/// `None` if there are no such pages.
+/// Returns `None` if there are no pages of this size.
 pub(crate) const fn max_packed_len(page_shift: u32) -> Option<u64> {
     if page_shift >= FRAME_BITS {
         return None;
@@ -220,9 +221,10 @@ pub(crate) const fn max_packed_len(page_shift: u32) -> Option<u64> {
     Some((COUNT_MASK + 1).wrapping_shl(page_shift))
 }
 
-/// An extent of whole pages as one word: page frame in the high 44 bits, pages less one below.
+/// Packs an extent of whole pages into one word: page frame in the high 44 bits, pages less one
+/// below.
 ///
-/// `None` if it is not page aligned, too long or too high for that.
+/// Returns `None` if the extent is not page aligned, too long or too high for that.
 pub(crate) fn pack(extent: Extent, page_shift: u32) -> Option<u64> {
     let most = max_packed_len(page_shift)?;
     let page_mask = 1_u64.wrapping_shl(page_shift).wrapping_sub(1);
@@ -234,7 +236,7 @@ pub(crate) fn pack(extent: Extent, page_shift: u32) -> Option<u64> {
     can_be.then_some((frame << COUNT_BITS) | pages.wrapping_sub(1))
 }
 
-/// The extent that a word from the peer stands for, if there can be such an extent.
+/// Returns the extent in a word from the peer, or `None` if the word is invalid.
 pub(crate) const fn unpack(packed: u64, page_shift: u32) -> Option<Extent> {
     if page_shift >= FRAME_BITS {
         return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The handshake by which two nodes come to a session, as decisions only.
+//! The handshake by which two nodes start a session, as decisions only.
 //!
 //! ```text
 //! Down ------- Offer -------> Offering --- Echo, then Begin ---> Up
@@ -9,95 +9,98 @@
 //!  +------------------------------- End -------------------------+
 //! ```
 //!
-//! *Offering*: a control block of ours exists and our hello, with a fresh nonce, is in the peer's
-//! scratchpads (see `hello.rs`). Once the peer's hello is there, too, our aperture is opened and our
-//! hello says the peer's nonce as its echo. When each side has seen its nonce come back, both are
-//! *up*.
+//! *Offering*: this side's control block exists, and its hello, with a fresh nonce, is in the
+//! peer's scratchpads (see `hello.rs`). Once the peer's hello is there, too, this side opens its
+//! aperture and repeats its hello with the peer's nonce as the echo. When each side has seen its
+//! own nonce echoed, both are *up*.
 //!
-//! The caller looks at the world, asks [`Handshake::next`], does what it says, reports that with
-//! [`Handshake::carried_out`], and begins again, until there is nothing to do or something has
-//! failed. Events need not be reported, let alone each of them: an event, and a timer, make the
-//! caller look, and what it then finds decides.
+//! The caller fills in [`Seen`], asks [`Handshake::next`], carries out the action, and reports that
+//! with [`Handshake::carried_out`]. It repeats this until there is nothing to do or an action has
+//! failed. It need not report events: an event or a timer makes the caller check the state again,
+//! and the state decides.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! A session begins with a peer whose hello, at this moment, echoes our nonce, and whose nonce we
-//! have echoed. As a nonce is for one offer, and an offer echoes one nonce, the two ends of a
-//! session belong together. The nonce of the last session is not answered again: the peer may still
-//! write to the memory of that session until it shows another one.
+//! A session begins only with a peer whose hello, at this moment, echoes this side's nonce, and
+//! whose nonce this side has echoed. A nonce belongs to one offer, and an offer echoes one nonce,
+//! so the two ends of a session belong together. The nonce of the last session is not answered
+//! again: the peer may still write to the memory of that session until it shows another nonce.
 //!
-//! An offer that was echoed is taken up (`Begin`), or taken back with `Withdraw { echoed: true }`:
-//! the peer may have begun its session, and write to our control block. If `Begin` fails, the caller
-//! has to do the same as for that; the peer is answered again after a pause, which gets longer each time.
+//! An offer that was echoed is accepted (`Begin`), or taken back with `Withdraw { echoed: true }`.
+//! In the latter case the peer may have begun its session, and may write to this side's control
+//! block. If `Begin` fails, the caller has to treat the offer like one that was withdrawn. The peer
+//! is answered again after a pause, which gets longer each time.
 //!
-//! A peer whose node is there already, by another link, is refused as long as it is: so of several links to
-//! one node one is used, and when that is lost the next one takes its place. The two sides may have begun by different
-//! links, and each have refused the other's. Then the side with the lower id takes back what it has echoed: the peer,
-//! which may have begun there, finds another offer, ends that session, and takes up the link of the lower side.
+//! A peer whose node is already connected by another link is refused as long as it is connected. So
+//! of several links to one node one is used, and when it is lost the next one takes its place. The
+//! two sides may have begun by different links, and each have refused the other's. Then the side
+//! with the lower id takes back what it has echoed. The peer, which may have begun there, finds
+//! another offer, ends its session, and uses the link of the lower side.
 //!
-//! Scratchpads may hold anything: what was not written completely, what was written long ago, or
-//! what a hostile peer likes. It may show a nonce that was never its own, so the properties above
-//! hold for peers that keep to the protocol, and the caller checks all that a hello leads to.
+//! Scratchpads may hold anything: a partial hello, an old one, or a forged one of a hostile peer. A
+//! hostile peer may show a nonce that was never its own. So the guarantees hold for peers that keep
+//! to the protocol, and the caller checks all that follows from a hello.
 //!
-//! What is not here: memory, apertures, scratchpads, doorbells, timers, and the log.
+//! This file does not touch memory, apertures, scratchpads, doorbells, timers or the log.
 
 use super::hello::{
     Hello,
     NoHello, //
 };
 
-/// The world at the moment.
+/// The state of the link, as the caller sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// The device is there.
+    /// Whether the device is present.
     pub(crate) present: bool,
     pub(crate) link_up: bool,
-    /// What the scratchpads hold.
+    /// The contents of the scratchpads.
     pub(crate) hello: Result<Hello, NoHello>,
-    /// The node that it names is there by another link, or is this one.
+    /// Whether the node in the hello is this one, or is connected by another link.
     pub(crate) is_taken: bool,
-    /// Why the session has ended by itself, if there is one and it has: its peer has left, or it has failed.
+    /// The reason if there is a session that has ended by itself: its peer has left, or it has
+    /// failed.
     pub(crate) ended: Option<Reason>,
-    /// A random number, for an offer.
+    /// A random number for the nonce of an offer.
     pub(crate) fresh_nonce: u32,
-    /// In ticks.
+    /// The time in ticks.
     pub(crate) now: u32,
 }
 
-/// What is to be done.
+/// The action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing, until something changes.
+    /// Wait until something changes.
     Wait,
-    /// Make a control block, choose an aperture, say hello with this nonce and echo 0.
+    /// Allocate a control block, choose an aperture, and say hello with this nonce and echo 0.
     Offer { nonce: u32 },
-    /// Open the aperture, say hello again with the echo.
+    /// Open the aperture, and say hello again with the echo.
     Echo { nonce: u32, echo: u32 },
-    /// Drop our offer. If it was echoed the peer may write to its block: keep that, and close the
-    /// aperture.
+    /// Drop this side's offer. If it was echoed, the peer may write to its block: keep the block,
+    /// and close the aperture.
     Withdraw { echoed: bool },
-    /// Both have seen each other: make the session.
+    /// Create the session, as both sides have seen each other's echo.
     Begin { nonce: u32, hello: Hello },
     /// End the session.
     End { reason: Reason },
-    /// The peer can't be served: nothing, until something changes. This is to be said, once.
+    /// Log once why the peer can't be served, and wait until something changes.
     Refuse(Refused),
 }
 
-/// Why a session ends.
+/// The reason why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     DeviceGone,
     LinkDown,
     /// The peer has said farewell.
     Left,
-    /// Something went wrong.
+    /// An error has occurred.
     Failed,
     StartedAnew,
 }
 
 impl Reason {
-    /// For the log.
+    /// Returns the reason in words, for the log.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::DeviceGone => "this side takes the link down",
@@ -109,27 +112,27 @@ impl Reason {
     }
 }
 
-/// Why a peer can't be served.
+/// The reason why a peer can't be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It speaks this version of the protocol.
+    /// The peer speaks this other version of the protocol.
     Version(u16),
-    /// Its pages have another size, of so many address bits.
+    /// The peer's pages have another size, given as the number of address bits.
     PageSize(u8),
-    /// The node with this id is there by another link, or is this one.
+    /// The node with this id is this one, or is connected by another link.
     Taken(u16),
 }
 
-/// Ticks until a peer is answered with which a session could not be made, for the first time. Each time it takes
-/// twice as long, up to the longest.
+/// Ticks until a peer is answered again after a session with it could not be created for the first
+/// time. Each further time the pause doubles, up to [`LONGEST_PAUSE`].
 pub(crate) const FIRST_PAUSE: u32 = 10;
 pub(crate) const LONGEST_PAUSE: u32 = 640;
 
-/// A peer with which a session could not be made.
+/// A peer with which a session could not be created.
 #[derive(Clone, Copy)]
 struct Failed {
     generation: u64,
-    /// In ticks.
+    /// Time of the failure, in ticks.
     since: u32,
     pause: u32,
 }
@@ -142,9 +145,9 @@ enum State {
     Down,
     Offering {
         nonce: u32,
-        /// The nonce that the peer may have seen as our echo.
+        /// The nonce that the peer may have seen as this side's echo.
         echo: u32,
-        /// All of the hello with that echo was written, and the aperture is open.
+        /// Whether the hello with that echo was written completely, and the aperture is open.
         told: bool,
     },
     Up {
@@ -157,8 +160,8 @@ enum State {
 ///
 /// # Invariants
 ///
-/// `stale` is the peer's nonce of the last session that has ended, or 0. With the peer in `failed` no session could be
-/// made, and the link was not seen to be down since.
+/// `stale` is the peer's nonce of the last session that has ended, or 0. If `failed` is set, no
+/// session could be created with this peer, and the link was not seen down since.
 pub(crate) struct Handshake {
     page_shift: u8,
     /// The id of this node.
@@ -169,7 +172,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Of the node with this id, with pages of so many address bits.
+    /// Creates the handshake of a node. `page_shift` is the number of address bits of its pages.
     pub(crate) fn new(page_shift: u8, node: u16) -> Self {
         Self {
             page_shift,
@@ -180,11 +183,11 @@ impl Handshake {
         }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     ///
-    /// Asked again without [`Self::carried_out`] in between, it gives the same answer to the same
-    /// question. The only thing it changes is with whom it remembers to have made no session: a link
-    /// that is down makes it forget.
+    /// If [`Self::carried_out`] is not called in between, it returns the same action for the same
+    /// `seen`. It changes only one thing: it forgets the peer of a failed session when the link is
+    /// down.
     pub(crate) fn next(&mut self, seen: &Seen) -> Action {
         let connected = seen.present && seen.link_up;
         if !connected {
@@ -224,7 +227,8 @@ impl Handshake {
         }
     }
 
-    /// Whether a hello is left over from the last session, or of a peer with which there could be none a short while ago.
+    /// Returns whether a hello is left over from the last session, or the pause of its peer is not
+    /// over.
     fn is_resting(&self, hello: &Hello, now: u32) -> bool {
         let has_failed = self.failed.is_some_and(|failed| {
             failed.generation == hello.generation && now.wrapping_sub(failed.since) < failed.pause
@@ -232,24 +236,24 @@ impl Handshake {
         hello.nonce == self.stale || has_failed
     }
 
-    /// What to do about a hello while there is an offer.
+    /// Returns the reaction to a hello while there is an offer.
     fn answer(&self, seen: &Seen, hello: &Hello, (nonce, echo, told): (u32, u32, bool)) -> Action {
         if let Some(refused) = self.objection(seen, hello) {
             let is_taken = matches!(refused, Refused::Taken(_));
             if is_taken && echo != 0 && self.node < hello.node {
-                // The peer may have begun here, and would wait for signs of life.
+                // The peer may have begun a session on this link, and would wait for heartbeats.
                 return Action::Withdraw { echoed: true };
             }
             return Action::Refuse(refused);
         }
-        // Our block may hold words of the peer's former life. This is asked before the echo is
-        // looked at: of two sides that both echo a former nonce of the other, each would wait for
-        // the other to begin anew.
+        // This side's block may hold words that the peer wrote under its former nonce. This check
+        // comes before that of the peer's echo. If each side echoed a former nonce of the other,
+        // each would wait for the other to start over.
         if echo != 0 && echo != hello.nonce {
             return Action::Withdraw { echoed: true };
         }
-        // In answer to an offer of ours that is no more: the peer will make a new one when it sees
-        // that we have.
+        // The peer echoes an offer that this side has withdrawn. It makes a new offer when it sees
+        // the present one.
         if hello.echo != 0 && hello.echo != nonce {
             return Action::Wait;
         }
@@ -268,7 +272,7 @@ impl Handshake {
         }
     }
 
-    /// What stands against a session with this peer.
+    /// Returns why a session with this peer is impossible, if it is.
     fn objection(&self, seen: &Seen, hello: &Hello) -> Option<Refused> {
         if hello.page_shift != self.page_shift {
             Some(Refused::PageSize(hello.page_shift))
@@ -279,10 +283,11 @@ impl Handshake {
         }
     }
 
-    /// The action was carried out, or has failed, at this tick. An `End` and a `Withdraw` can't fail.
+    /// Records that the action was carried out, or has failed, at this tick. An `End` and a
+    /// `Withdraw` can't fail.
     ///
-    /// After a `Begin` that failed the generation of the peer is not answered for a while, or until the link was
-    /// down. An `Echo` that failed may have got through in part, and is tried again.
+    /// After a failed `Begin`, the peer's generation is not answered during a pause, or until the
+    /// link was down. A failed `Echo` may have been written in part, and is tried again.
     pub(crate) fn carried_out(&mut self, action: &Action, success: bool, now: u32) {
         match *action {
             Action::Offer { nonce } if success => {
@@ -329,7 +334,7 @@ impl Handshake {
         }
     }
 
-    /// The peer's nonce: that of the session, or the one that our offer echoes.
+    /// Returns the peer's nonce of the session, or the nonce that this side's offer echoes.
     pub(crate) fn peer_nonce(&self) -> Option<u32> {
         match self.state {
             State::Down | State::Offering { echo: 0, .. } => None,
@@ -345,7 +350,7 @@ impl Handshake {
         matches!(self.state, State::Up { .. })
     }
 
-    /// The nonce of our offer or our session.
+    /// Returns the nonce of this side's offer or session.
     pub(crate) fn own_nonce(&self) -> Option<u32> {
         match self.state {
             State::Down => None,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What two nodes tell each other through the scratchpads before they can talk.
+//! The hello: words that two nodes exchange through the scratchpads before they have a session.
 //!
 //! Each side writes fifteen 32-bit words into the scratchpads that the other side reads:
 //!
@@ -19,16 +19,16 @@
 //! 14     checksum of words 0 to 13
 //! ```
 //!
-//! The first word says how the others are to be read, so it is judged first. Unused bits are zero, and
-//! ignored.
+//! The first word says how the others are to be read, so it is checked first. Unused bits are zero,
+//! and ignored.
 //!
-//! A session exists when each has seen its own nonce echoed. A side that starts a new session with
-//! a new nonce no longer writes to the memory of an older one: that is what makes it safe to free
-//! memory of a session that ended without a word. Words are not written at once, so a reader may
-//! see half of an update: the checksum tells, and the doorbell that follows the update makes it
-//! look again.
+//! A session exists when each side has seen its own nonce echoed. A side that starts a new session
+//! with a new nonce no longer writes to the memory of an older one. So memory of a session that
+//! ended without a farewell can then be freed. The words are not written at once, so a reader may
+//! see half of an update. The checksum detects that, and the doorbell that follows the update makes
+//! the reader read again.
 
-/// Words of a hello.
+/// Number of words of a hello.
 pub(crate) const WORDS: usize = 15;
 
 /// The upper half of the first word, in all versions.
@@ -36,31 +36,32 @@ pub(crate) const MAGIC: u32 = 0x5c1f;
 
 const MAGIC_AND_VERSION: u32 = (MAGIC << 16) | super::envelope::VERSION as u32;
 
-/// How an aperture leads to the memory behind it.
+/// The way in which an aperture leads to the memory behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It covers all of it: the bus addresses of the memory are its own addresses.
+    /// The aperture covers all memory: bus addresses of the memory are addresses in the aperture.
     Flat = 1,
-    /// It covers a range of I/O addresses, into which memory is mapped as it is registered.
+    /// The aperture covers a range of I/O addresses, into which memory is mapped when it is
+    /// registered.
     Arena = 2,
-    /// It covers staging slots, out of which the receiver copies.
+    /// The aperture covers bounce buffers, from which the receiver copies.
     Bounce = 3,
 }
 
 impl Mode {
-    /// From the number in a hello.
+    /// Returns the mode with this number of a hello.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         [Self::Flat, Self::Arena, Self::Bounce]
             .into_iter()
             .find(|mode| mode.number() == number)
     }
 
-    /// The number in a hello.
+    /// Returns the number of the mode in a hello.
     pub(crate) const fn number(self) -> u8 {
         self as u8
     }
 
-    /// For the log.
+    /// Returns the name of the mode, for the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Flat => "flat",
@@ -76,7 +77,7 @@ pub(crate) struct Hello {
     pub(crate) nonce: u32,
     pub(crate) echo: u32,
     pub(crate) node: u16,
-    /// In the units of which extents are told.
+    /// Number of address bits of a page, the unit of extents.
     pub(crate) page_shift: u8,
     pub(crate) generation: u64,
     pub(crate) control: u64,
@@ -88,12 +89,12 @@ pub(crate) struct Hello {
     pub(crate) windows: u16,
 }
 
-/// Why scratchpads hold no hello.
+/// The reason why scratchpads hold no hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoHello {
-    /// Nothing, or something else, or half of one.
+    /// They hold nothing, other contents, or a partial hello.
     Absent,
-    /// A node that speaks another version of the protocol.
+    /// They hold a hello of another version of the protocol.
     Version(u16),
 }
 
@@ -101,7 +102,7 @@ fn join(low: u32, high: u32) -> u64 {
     (u64::from(high) << 32) | u64::from(low)
 }
 
-/// FNV-1a over the words: finds torn updates and stray values, not forgeries.
+/// Computes FNV-1a over the words. It detects partial updates and stray values, not forgeries.
 fn checksum(words: &[u32]) -> u32 {
     words.iter().fold(0x811c_9dc5, |sum: u32, word| {
         (sum ^ word).wrapping_mul(0x0100_0193).rotate_left(5)
@@ -109,7 +110,7 @@ fn checksum(words: &[u32]) -> u32 {
 }
 
 impl Hello {
-    /// As words for the scratchpads.
+    /// Encodes the hello as words for the scratchpads.
     pub(crate) fn encode(&self) -> [u32; WORDS] {
         let mut words = [
             MAGIC_AND_VERSION,
@@ -133,7 +134,7 @@ impl Hello {
         words
     }
 
-    /// From the words of the scratchpads.
+    /// Decodes a hello from the words of the scratchpads.
     pub(crate) fn decode(words: &[u32; WORDS]) -> Result<Self, NoHello> {
         let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, modes, _, sum] =
             *words;
@@ -141,7 +142,7 @@ impl Hello {
         if magic >> 16 != MAGIC {
             return Err(NoHello::Absent);
         }
-        // Where the checksum of another version lies is not known.
+        // The place of the checksum in another version is unknown, so it is not checked.
         if magic != MAGIC_AND_VERSION {
             return Err(NoHello::Version(magic as u16));
         }

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many lines of the log one peer can cause: some at once, and one more each few seconds.
+//! A limit of the log lines that one peer can cause: a burst at once, and one more each few
+//! seconds.
 //!
-//! A peer can begin sessions, break rules and refuse windows as often as it likes, and each is worth a line when a
-//! peer is honest. What is kept back is counted, and told with the next line.
+//! A peer can begin sessions, break rules and refuse windows as often as it likes. For an honest
+//! peer each of these events is worth a log line. Suppressed lines are counted, and the next line
+//! tells their number.
 
 use super::{
     atomic::AtomicU64,
     update::update, //
 };
 
-/// Lines at once.
+/// Number of lines in a burst.
 pub(crate) const BURST: u64 = 100;
 
-/// Milliseconds until there may be one more.
+/// Milliseconds until one more line is allowed.
 pub(crate) const PERIOD: u64 = 2000;
 
-/// The lines about one peer.
+/// The limit of the lines about one peer.
 pub(crate) struct LogLimit {
-    /// When there may be a full burst again, in milliseconds.
+    /// Time at which a full burst is allowed again, in milliseconds.
     full_at: AtomicU64,
     kept_back: AtomicU64,
 }
 
 impl LogLimit {
-    /// No line was written.
+    /// Creates a limit with a full burst.
     pub(crate) fn new() -> Self {
         Self {
             full_at: AtomicU64::new(0),
@@ -32,11 +34,12 @@ impl LogLimit {
         }
     }
 
-    /// Whether there may be a line `now`, in milliseconds: if so, how many were kept back since the last one.
+    /// Asks for a line at `now`, in milliseconds. If it is allowed, returns how many lines were
+    /// suppressed since the last one.
     pub(crate) fn admit(&self, now: u64) -> Option<u64> {
         let latest = now.saturating_add(BURST.saturating_mul(PERIOD));
         let admitted = update(&self.full_at, |full_at| {
-            // The line that tells how many were kept back is one, too.
+            // If lines were suppressed, a second line tells their number, so this takes two.
             let lines = if self.kept_back.load() > 0 { 2 } else { 1 };
             let next = full_at
                 .max(now)

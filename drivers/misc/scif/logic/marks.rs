@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sequence numbers of RMA operations, the fence marks made of them, and which fences hear of failures.
+//! Sequence numbers of transfers, the marks made of them for fences, and the reports of failures.
 //!
-//! Every RMA of an endpoint gets the next number. Operations complete in any order; the *watermark*
-//! is the number up to which all are complete, so that waiting for a fence is waiting for one
-//! number. At most [`WINDOW`] operations can be outstanding; a bitmap of that size holds those that
-//! completed above the watermark.
+//! Every transfer of an endpoint gets the next number. Transfers complete in any order. The
+//! *watermark* is the number up to which all are complete, so a fence waits for a single number. At
+//! most [`WINDOW`] transfers can be in flight. A bitmap of that size holds the numbers above the
+//! watermark that are complete.
 //!
-//! A mark is what user space gets to see of a number: a positive 32-bit integer with its low 29
-//! bits. It comes back from user space at any time, forged or years old, and is believed only if
-//! it can have been handed out within the last 2^28 operations. A mark further behind is unknown,
-//! or taken for a later one once the bits have come round: the wait is then too long, not too
-//! short, and never endless, as only numbers that were issued are waited for.
+//! A mark is a number as user space sees it: a positive 32-bit integer that contains the number's
+//! low 29 bits. User space may pass any mark at any time, forged or years old. It is accepted only
+//! if it can have been handed out within the last 2^28 transfers. An older mark is unknown, or
+//! taken for a later one once the bits have wrapped. The wait is then too long, but never too
+//! short. It is never endless either, as only issued numbers are waited for.
 //!
-//! No locking: the caller has a lock around all of it anyway.
+//! No locking: the caller holds a lock around all of it.
 
-/// How many operations can be outstanding.
+/// Maximum distance between the watermark and the last number. So at most this many transfers are
+/// in flight.
 pub(crate) const WINDOW: u64 = 1024;
 
 const BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (WINDOW / BITS) as usize;
 
-/// The number of an RMA operation; the first is 1, and 0 comes before all of them.
+/// The number of a transfer. The first is 1; 0 comes before all transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sequence(pub(crate) u64);
 
-/// The numbers of one end's transfers: which have ended, and who hears of those that have failed.
+/// The numbers of an endpoint's transfers: the complete ones, and the failures to report.
 ///
-/// Failures are kept twice, as this end's fences and signals know them, and as those know them that the peer
-/// asks for: each side is told by its own. Once one was reported, what is asked for later is told from what was
-/// asked for before by its number: the report takes one, which no transfer has.
+/// Each failure is kept twice: for fences and signals that this side requests, and for those that
+/// the peer requests. So each side hears of it independently of the other. The report of a failure
+/// takes a number that no transfer has. So the number of a later fence is greater than that of any
+/// fence requested before the report.
 ///
 /// # Invariants
 ///
@@ -45,7 +47,7 @@ pub(crate) struct Numbers {
     failed_for_peer: Failures,
 }
 
-/// The word of a number in the bitmap and its bit in that word.
+/// Returns the index of a number's word in the bitmap, and the number's bit in that word.
 const fn locate(sequence: u64) -> (usize, u64) {
     let index = sequence % WINDOW;
     (
@@ -55,14 +57,14 @@ const fn locate(sequence: u64) -> (usize, u64) {
 }
 
 impl Numbers {
-    /// No transfer was started.
+    /// Creates the numbers of an endpoint without transfers.
     pub(crate) fn new() -> Self {
         // INVARIANT: The numbers are equal and no bit is set.
         Self::default()
     }
 
-    /// Gives the next number to a transfer. `None` if [`WINDOW`] of them are outstanding: wait for the watermark
-    /// to move.
+    /// Gives the next number to a transfer. Returns `None` if the last number is [`WINDOW`] above
+    /// the watermark: the caller then waits until the watermark moves.
     pub(crate) fn begin(&mut self) -> Option<Sequence> {
         if self.last.saturating_sub(self.watermark) >= WINDOW {
             return None;
@@ -73,10 +75,10 @@ impl Numbers {
         Some(Sequence(self.last))
     }
 
-    /// A transfer has ended; if it has `failed`, its caller is told so if that `is_reported`. Returns whether
-    /// the number moved up to which all have ended.
+    /// Marks a transfer as complete. `failed` tells that it has failed, and `is_reported` that its
+    /// caller is told of the failure. Returns whether the watermark moved.
     ///
-    /// A number that is not outstanding is ignored.
+    /// Ignores a number that is not in flight.
     pub(crate) fn end(&mut self, sequence: Sequence, failed: bool, is_reported: bool) -> bool {
         let moved = self.complete(sequence);
         if !failed {
@@ -96,12 +98,14 @@ impl Numbers {
         moved
     }
 
-    /// Whether a failure concerns a signal of this side that stands for all up to `sequence`, which have ended.
+    /// Returns whether a signal for all transfers up to `sequence`, which are complete, has to
+    /// report a failure.
     pub(crate) fn has_failed(&mut self, asker: Asker, sequence: Sequence) -> bool {
         self.failures(asker).concern(sequence)
     }
 
-    /// As [`Self::has_failed`], of a fence, which reports it.
+    /// Returns whether a fence up to `sequence` has to report a failure, and counts the failure as
+    /// reported.
     pub(crate) fn report_failure(&mut self, asker: Asker, sequence: Sequence) -> bool {
         let last = self.last_issued();
         if self.failures(asker).report(sequence, last) {
@@ -117,15 +121,15 @@ impl Numbers {
         }
     }
 
-    /// Gives a number to no transfer. If too many are under way for that, what is asked for until the next one
-    /// starts hears of the failure, too.
+    /// Gives a number to no transfer. If too many are in flight for that, fences requested before
+    /// the next transfer starts report the failure, too.
     fn skip_number(&mut self) {
         if let Some(none) = self.begin() {
             self.complete(none);
         }
     }
 
-    /// Ends an operation, in any order. Returns whether the watermark moved.
+    /// Marks a number as complete, in any order. Returns whether the watermark moved.
     fn complete(&mut self, sequence: Sequence) -> bool {
         if sequence.0 <= self.watermark || sequence.0 > self.last {
             return false;
@@ -133,12 +137,12 @@ impl Numbers {
         if sequence.0.saturating_sub(1) != self.watermark {
             let (index, bit) = locate(sequence.0);
             if let Some(word) = self.done.get_mut(index) {
-                // INVARIANT: Outstanding, not the next one, and complete now.
+                // INVARIANT: In flight until now, not the next number, and complete now.
                 *word |= bit;
             }
             return false;
         }
-        // INVARIANT: Moves over numbers that are complete only; their bits are cleared.
+        // INVARIANT: Moves only over numbers that are complete, and clears their bits.
         self.watermark = sequence.0;
         while self.watermark < self.last {
             let next = self.watermark.saturating_add(1);
@@ -152,52 +156,52 @@ impl Numbers {
         true
     }
 
-    /// How many have been started and have not ended.
+    /// Returns the number of transfers that were started and are not complete.
     pub(crate) fn in_flight(&self) -> u64 {
         let begun = self.last.saturating_sub(self.watermark);
         let done = self.done.iter().map(|word| u64::from(word.count_ones()));
         begun.saturating_sub(done.sum())
     }
 
-    /// All operations up to this one are complete.
+    /// Returns the number up to which all transfers are complete.
     pub(crate) fn watermark(&self) -> Sequence {
         Sequence(self.watermark)
     }
 
-    /// The operation that was started last.
+    /// Returns the number issued last.
     pub(crate) fn last_issued(&self) -> Sequence {
         Sequence(self.last)
     }
 
-    /// Whether this operation and all before it are complete.
+    /// Returns whether all transfers up to `sequence` are complete.
     pub(crate) fn is_complete(&self, sequence: Sequence) -> bool {
         sequence.0 <= self.watermark
     }
 }
 
-/// Whose operations a mark stands for.
+/// The side whose transfers a mark covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Those that this endpoint started.
+    /// Transfers that this endpoint started.
     Own,
-    /// Those that the peer's endpoint started.
+    /// Transfers that the peer's endpoint started.
     Peer,
 }
 
-/// No mark that can have been handed out.
+/// The error for a mark that can't have been handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unknown;
 
 /// The low bits of the sequence number in a mark.
 const SEQUENCE_MASK: u32 = (1 << 29) - 1;
-/// Set in marks for the peer's operations.
+/// Set in marks for the peer's transfers.
 const PEER_BIT: u32 = 1 << 29;
-/// Set in all marks, so that none is zero and few numbers are marks by accident.
+/// Set in all marks, so that no mark is zero, and few other numbers are marks by accident.
 const MARK_BIT: u32 = 1 << 30;
-/// How far behind the last operation a mark can be.
+/// Maximum distance between a mark and the last number issued.
 const MAX_DISTANCE: u64 = 1 << 28;
 
-/// The mark for all operations up to `sequence`; greater than zero.
+/// Returns the mark for all transfers up to `sequence`; it is greater than zero.
 pub(crate) const fn encode(sequence: Sequence, origin: Origin) -> i32 {
     let origin = match origin {
         Origin::Own => 0,
@@ -207,7 +211,8 @@ pub(crate) const fn encode(sequence: Sequence, origin: Origin) -> i32 {
     (MARK_BIT | origin | (sequence.0 as u32 & SEQUENCE_MASK)) as i32
 }
 
-/// Whose operations `mark` stands for: which last number to give to [`decode`].
+/// Returns the side whose transfers `mark` covers. The caller gives the last number of that side to
+/// [`decode`].
 pub(crate) const fn origin(mark: i32) -> Result<Origin, Unknown> {
     let bits = mark as u32;
     if mark < 0 || bits & MARK_BIT == 0 {
@@ -220,7 +225,7 @@ pub(crate) const fn origin(mark: i32) -> Result<Origin, Unknown> {
     }
 }
 
-/// The operations that `mark` stands for, where `last_issued` is the last of that origin.
+/// Returns the transfers that `mark` covers, if `last_issued` is the last number of that side.
 pub(crate) fn decode(mark: i32, last_issued: Sequence) -> Result<(Origin, Sequence), Unknown> {
     let origin = origin(mark)?;
     let low = u64::from(mark as u32 & SEQUENCE_MASK);
@@ -232,29 +237,29 @@ pub(crate) fn decode(mark: i32, last_issued: Sequence) -> Result<(Origin, Sequen
     Ok((origin, Sequence(sequence)))
 }
 
-/// How many reports are told apart. Behind that many, two neighbours become one.
+/// Number of reports that are told apart. If there are more, two neighbours are joined.
 pub(crate) const REPORTS: usize = 4;
 
-/// Which transfers have failed, and which fences and signals say so.
+/// The failed transfers, and which fences and signals report them.
 ///
-/// A fence, and a signal, stands for all transfers up to a number. A failure concerns every one
-/// that stands for it and was asked for before the failure was first reported, however often it is asked. What
-/// is asked for afterwards is not concerned: its number is greater than that of all transfers that had been
-/// started when the failure was reported, and the owner sees to it that there is such a number.
+/// A fence or a signal covers all transfers up to a number. A failure concerns every fence and
+/// signal that covers it and was requested before the failure was first reported, however often. It
+/// does not concern later ones. Their number is greater than that of every transfer started before
+/// the report. The owner of this object makes sure that there is such a number.
 ///
-/// Of failures that were not reported only the bounds are kept, and of reports the last [`REPORTS`] that lie
-/// apart. So what lies between two of them may be said to have failed though it has not; a failure is never left
-/// out.
+/// Of unreported failures only the bounds are kept, and of reports the last [`REPORTS`] that lie
+/// apart. So a transfer between two failures may be reported as failed although it succeeded. A
+/// failure is never left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Failures {
-    /// The first and the last one that were not reported.
+    /// The first and the last unreported failure.
     fresh: Option<(Sequence, Sequence)>,
-    /// Of each report, the first failure, and the last transfer that had been started by then. The newest report
-    /// comes last, and what is not used first.
+    /// For each report, the first failure, and the last transfer started before the report. Unused
+    /// entries come first, and the newest report last.
     reported: [Option<(Sequence, Sequence)>; REPORTS],
 }
 
-/// A range that has this part, too.
+/// Returns the smallest range that contains both ranges.
 fn joined(
     range: Option<(Sequence, Sequence)>,
     (first, last): (Sequence, Sequence),
@@ -264,12 +269,12 @@ fn joined(
 }
 
 impl Failures {
-    /// A transfer has failed, of which nobody was told.
+    /// Adds a failed transfer of which no caller was told.
     pub(crate) fn add(&mut self, failed: Sequence) {
         self.fresh = joined(self.fresh, (failed, failed));
     }
 
-    /// A transfer has failed, of which its caller is told, when `last` was started last.
+    /// Adds a failed transfer whose caller gets the error. `last` is the newest transfer.
     pub(crate) fn add_reported(&mut self, failed: Sequence, last: Sequence) {
         let is_near = |range: &&mut Option<(Sequence, Sequence)>| {
             range.is_some_and(|(begin, end)| failed <= end && begin <= last)
@@ -278,7 +283,7 @@ impl Failures {
             *range = joined(*range, (failed, last));
             return;
         }
-        // The two oldest become one.
+        // Joins the two oldest reports.
         if let [Some(oldest), second, ..] = &mut self.reported {
             *second = joined(*second, *oldest);
         }
@@ -287,7 +292,7 @@ impl Failures {
         *newest = Some((failed, last));
     }
 
-    /// Whether a failure concerns what stands for all transfers up to this one.
+    /// Returns whether a failure concerns a fence or signal for all transfers up to this one.
     pub(crate) fn concern(&self, up_to: Sequence) -> bool {
         let is_fresh = matches!(self.fresh, Some((first, _)) if first <= up_to);
         let was_reported = self
@@ -298,20 +303,20 @@ impl Failures {
         is_fresh || was_reported
     }
 
-    /// The failures up to this one are reported now, when `last` was started last. Returns whether there is one
-    /// that was not before.
+    /// Counts the failures up to `up_to` as reported, where `last` was started last. Returns
+    /// whether one of them was not reported before.
     pub(crate) fn report(&mut self, up_to: Sequence, last: Sequence) -> bool {
         let Some((first, end)) = self.fresh.filter(|(first, _)| *first <= up_to) else {
             return false;
         };
-        // Those behind were not asked about.
+        // Failures above `up_to` were not asked about.
         self.fresh = (end > up_to).then_some((Sequence(up_to.0.saturating_add(1)), end));
         self.add_reported(first, last);
         true
     }
 }
 
-/// Which side has asked for a fence or a signal.
+/// The side that requested a fence or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     This,

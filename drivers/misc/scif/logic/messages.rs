@@ -2,11 +2,11 @@
 
 //! The messages of SCIF, each defined once.
 //!
-//! Everything that depends on what messages SCIF has comes from one table, [`message_table`]: the
-//! enum, how it is put into an envelope and taken out again, and what the tests
-//! generate. See `envelope.rs` for the layout that follows from it.
+//! One table, [`message_table`], defines all that depends on the set of messages: the enum, the
+//! encoding and decoding, and what the tests generate. `envelope.rs` describes the resulting
+//! layout.
 //!
-//! What is not here: who may send what when, which is for those to say who send and take them.
+//! This file does not say which message may be sent when; the senders and receivers do.
 
 use super::{
     control_block::ANNEX_WORDS,
@@ -21,33 +21,34 @@ use super::{
     },
 };
 
-/// Packed extents in a [`Message::WindowOffer`] itself: no annex for small windows.
+/// Number of packed extents in a [`Message::WindowOffer`] itself, so that small windows need no
+/// annex.
 pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 
-/// Packed extents in the annex of a message.
+/// Number of packed extents in the annex of a message.
 pub(crate) const EXTENTS_IN_ANNEX: usize = ANNEX_WORDS;
 
-/// A window as its owner knows it; unique among the owner's windows of one session.
+/// An id that a window's owner gives to it, unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowId(pub(crate) u32);
 
 structure_field!(WindowId { 0: u32 });
 
 impl WindowId {
-    /// The id of no window.
+    /// The id in messages that concern no window.
     pub(crate) const NONE: Self = Self(0);
 }
 
 structure_field! {
-    /// Where the sender of the message wants data of a connection to be written.
+    /// The place where the sender of the message wants data of a connection to be written.
     pub(crate) struct RingAddress {
-        /// Bus address of the ring's memory, at which its header lies.
+        /// Bus address of the ring's memory, which begins with the ring's header.
         address: u64,
         /// Bytes of data in the ring, a power of two.
         size: u32,
         /// Number of the doorbell that announces data.
         doorbell: u32,
-        /// How large it may become, a power of two.
+        /// Maximum size of the ring, a power of two.
         limit: u32,
     } if |ring| ring.size.is_power_of_two()
         && ring.limit.is_power_of_two()
@@ -56,18 +57,18 @@ structure_field! {
 }
 
 structure_field! {
-    /// Whom a connector wants: the listener on a port, or the one with a name. There is no class 0.
+    /// The listener that a connector wants: by its port, or by its class and name. No class is 0.
     pub(crate) struct Destination {
-        /// 0 if there is a name.
+        /// The port, or 0 if the listener is given by its name.
         port: u16,
-        /// 0 if there is a port.
+        /// The class of the name, or 0 if the listener is given by its port.
         class: u32,
         name: u32,
     } if |to| to.class == 0 || to.port == 0
 }
 
 impl Destination {
-    /// Names the listener on a port.
+    /// Creates the destination of the listener on a port.
     pub(crate) const fn of_port(port: u16) -> Self {
         Self {
             port,
@@ -78,70 +79,72 @@ impl Destination {
 }
 
 structure_field! {
-    /// The limits up to which the sender remembers windows that the receiver offers.
+    /// The limits up to which the sender keeps track of windows that the receiver offers.
     pub(crate) struct Grant {
-        /// The first bus address of the receiver that the sender reaches, and how many bytes from there on.
+        /// The first bus address of the receiver that the sender reaches.
         from: u64,
+        /// Number of bytes that the sender reaches from there on.
         len: u64,
-        /// How many windows.
+        /// Maximum number of windows.
         windows: u32,
-        /// How many packed extents all of them may have together.
+        /// Maximum number of packed extents of all windows together.
         extents: u64,
     }
 }
 
 structure_field! {
-    /// A window of the sender, as the sender offers it.
+    /// A window that the sender offers.
     pub(crate) struct Offer {
         window: WindowId,
         protection: u32,
         offset: u64,
         len: u64,
-        /// How many packed extents it has. None if the receiver does not reach it.
+        /// Number of packed extents, or 0 if the receiver does not reach the window.
         extents: u32,
-        /// The owner waits for an answer.
+        /// Whether the owner waits for an answer.
         wants_answer: bool,
     }
 }
 
 structure_field! {
-    /// A copy that the sender wants the receiver to make.
+    /// A request to the receiver to copy from its windows into the sender's.
     pub(crate) struct PushRequest {
-        /// By which the sender knows it.
+        /// Number by which the sender recognises the answer.
         token: u32,
-        /// The receiver writes the part in the last cache line of the source last.
+        /// Whether the receiver has to write the part in the last cache line of the source last.
         ordered: bool,
-        /// Where in windows of the receiver.
+        /// Offset in the windows of the receiver.
         source: u64,
-        /// Where in windows of the sender.
+        /// Offset in the windows of the sender.
         destination: u64,
         len: u64,
-        /// The sender can't copy by itself, so it is to be done in whatever way there is.
+        /// Set if the sender can't copy by itself, so the receiver has to copy, in whatever way it
+        /// can.
         must: bool,
-        /// The one that the sender has offered for this, in which the destination is; or none.
+        /// The window with the destination that the sender has offered for this request, or NONE.
         window: WindowId,
     } if |request| request.len > 0
 }
 
-/// What became of a request for which the sender waits.
+/// The result of a request, as its sender is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It was carried out.
+    /// The request was carried out.
     Done,
-    /// There was no memory for it.
+    /// There was not enough memory for the request.
     NoMemory,
-    /// It lies outside what this side can reach.
+    /// The request concerns memory out of reach of the side that answers.
     OutOfReach,
-    /// A transfer that it waited for failed.
+    /// The requested transfer failed, or a transfer that the request waited for.
     TransferFailed,
-    /// What it names does not exist (any more).
+    /// The request names an object that does not exist, or not any more.
     Unknown,
-    /// Nobody takes it.
+    /// No listener accepts the request.
     Refused,
 }
 
 impl Status {
-    /// In the order of their numbers on the wire, which are those of the enum.
+    /// All values in the order of their numbers on the wire, which are those of the enum.
     const ALL: [Self; 6] = [
         Self::Done,
         Self::NoMemory,
@@ -166,7 +169,7 @@ impl Field for Status {
     }
 }
 
-/// Hands the table to a macro: to [`define_messages`], and to one of the tests' own.
+/// Passes the table to a macro: to [`define_messages`], and to a macro of the tests.
 macro_rules! message_table {
     ($define:ident) => {
         $define! {
@@ -187,15 +190,16 @@ macro_rules! message_table {
             /// The connector gives up a request that has not been answered.
             3 Cancel { source: ChannelId, to: Destination };
 
-            /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and
-            /// its ring wants no more data.
+            /// The sender has closed its end, which it knows as `source`: it writes nothing more,
+            /// and wants no more data in its ring.
             4 Close to target { source: ChannelId };
 
-            /// The sender has more to say than fits the receiver's ring: asks for a larger one, once.
+            /// The sender's message does not fit into the receiver's ring: asks for a larger ring,
+            /// once.
             5 RingWanted to target {};
 
-            /// A window was registered. Of its extents these are the first, then come as many as there is room for
-            /// in the message's annex; others follow.
+            /// A window was registered. The offer contains its first extents, then as many in the
+            /// annex as there is room for. `WindowExtents` messages with the others follow.
             6 WindowOffer to target {
                 offer: Offer,
                 first: [u64; EXTENTS_IN_OFFER],
@@ -210,60 +214,66 @@ macro_rules! message_table {
             /// The window was unregistered: no new use of it may begin.
             8 WindowRevoke to target { window: WindowId, offset: u64 };
 
-            /// Asks for a mark behind all that the receiver has started on the connection.
+            /// Asks for a mark for all transfers that the receiver has started on the connection.
             9 MarkRequest to target { token: u32 };
 
-            /// Asks to be told when all the receiver's transfers up to `sequence` have ended.
+            /// Asks for an answer when all the receiver's transfers up to `sequence` have
+            /// completed.
             10 FenceWait to target { token: u32, sequence: u64 };
 
-            /// Asks for values to be stored, as (offset, value), once all the receiver's transfers
-            /// so far have ended: in a window of the sender, and in one of the receiver. The
-            /// answer, with `FenceAnswer`, says whether they will be.
+            /// Asks to store values, given as (offset, value), once all the receiver's transfers so
+            /// far have completed: in a window of the sender, and in a window of the receiver. A
+            /// `FenceAnswer` says whether they will be stored.
             11 Signal to target {
                 token: u32,
                 senders: Option<(u64, u64)>,
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
 
-            /// Asks for bytes in windows of the receiver to be copied into windows of the sender.
+            /// Asks the receiver to copy bytes from its windows into windows of the sender.
             12 PushWanted to target { request: PushRequest };
 
-            /// The sender has slots at `address` in which to put what is for memory of it that the receiver
-            /// does not reach (`staging.rs`): this many, for `size` bytes each.
+            /// The sender has slots at `address` for data that is meant for memory of the sender
+            /// which the receiver does not reach (`staging.rs`). There are `slots` slots of `size`
+            /// bytes each.
             13 StagingOffer { address: u64, slots: u32, size: u32 };
 
-            /// The listener refuses a request, or there is no such name.
+            /// The listener refuses a connection, or no listener has the name.
             128 Refuse to target { reason: Status } if reason != Status::Done;
 
-            /// Nothing more will be written into the ring of the closed connection.
+            /// The sender will write nothing more into the ring of the closed connection.
             129 CloseDone to target {};
 
-            /// The answer to `RingWanted`: the sender's ring may go on in an area of `size` bytes at `address`, or
-            /// stays as it is if `size` is 0.
+            /// The answer to `RingWanted`: the sender's ring may go on in an area of `size` bytes
+            /// at `address`. If `size` is 0, it stays as it is.
             130 RingOffer to target {
                 address: u64,
                 size: u32,
             } if size == 0
                 || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
 
-            /// Whether the offered window can be used, if that was asked, or if it can't.
+            /// Tells whether the offered window can be used. Sent if the offer wants an answer, or
+            /// if the window can't be used.
             131 WindowAnswer to target { window: WindowId, status: Status, grant: Grant };
 
-            /// The last use of the window has ended.
+            /// The last use of the window is over.
             132 WindowReleased { window: WindowId };
 
-            /// The answer to `FenceWait`, when the transfers have ended, to `Signal`, and to `MarkRequest`: then with
-            /// the sequence number of the last transfer started.
+            /// The answer to `FenceWait` once the transfers have completed, to `Signal`, and to
+            /// `MarkRequest`. For the latter, `sequence` is the number of the last transfer
+            /// started.
             134 FenceAnswer to target { token: u32, status: Status, sequence: u64 };
 
-            /// The revoked window can't be found any more. If it was not released with that, uses that
-            /// began before go on.
+            /// The revoked window can't be found any more. If `released` is not set, uses that
+            /// began earlier go on.
             135 WindowRevokeDone to target { window: WindowId, released: bool };
 
-            /// The answer to `PushWanted`. If it is neither done nor failed, nothing was or will be written.
+            /// The answer to `PushWanted`. If the status is neither done nor failed, nothing was or
+            /// will be written.
             136 PushDone { token: u32, status: Status };
 
-            /// The answer to `StagingOffer`: at `address`, the slots that have been emptied are to be counted.
+            /// The answer to `StagingOffer`: `address` is where the sender of the offer has to
+            /// count the slots that it has emptied.
             137 StagingTaken { address: u64 };
         }
     };
@@ -291,7 +301,7 @@ impl<const N: usize> Field for [u64; N] {
     }
 }
 
-/// An offset and a value, or none: whether they are there comes first, as 1 or 0.
+/// The number 1 or 0 tells whether a pair is there. The offset and the value follow in any case.
 impl Field for Option<(u64, u64)> {
     const NUMBERS: &'static [usize] = &[4, 8, 8];
 

@@ -1,55 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The words of a hello through the registers of a bridge, a part at a time.
+//! The exchange of hellos through the registers of a bridge, one part at a time.
 //!
-//! Each side writes registers that the other one reads. Register 0 is the header of what the others
-//! hold, and at the same time what this side answers:
+//! Each side writes registers that the other side reads. Register 0 is the header of the other
+//! registers, and also this side's acknowledgement:
 //!
 //! ```text
-//! bits  0-5   number of the part that is shown, or 0: nothing is
-//! bits  6-11  number of the part of the other side that was taken last, or 0
-//! bits 12-15  which part of the words it is
-//! bits 24-27  how many registers there are, modulo 16
-//! bits 28-31  5, so that it is not taken for something else
+//! bits  0-5   number of the part that is shown, or 0 if none is
+//! bits  6-11  number of the other side's part that was taken last, or 0
+//! bits 12-15  index of the part in the words
+//! bits 24-27  number of registers, modulo 16
+//! bits 28-31  5, to tell a header from other contents
 //! ```
 //!
-//! The words of a part are written first, then its header. Once its number comes back as taken the
-//! next part is shown, with the next number. Where there are registers enough, all words are one part.
+//! The words of a part are written first, then its header. Once the other side has acknowledged its
+//! number, the next part is shown, with the next number. If there are enough registers, all words
+//! are one part.
 //!
-//! All is shown again after a while, until a session makes it needless: something may have been lost, or
-//! the other side may have begun anew. A side may put together words of two hellos, if one is shown before
-//! the other was taken; the checksum of a hello tells.
+//! Until there is a session, all parts are shown again after a while: a part may have been lost, or
+//! the other side may have started over. A side may put together words of two hellos, if one is
+//! shown before the other was taken. The checksum of a hello detects that.
 //!
-//! What is not here: what the registers are (`transport/ntb/mailbox.rs`), and hellos.
+//! This file does not access registers (`transport/ntb/mailbox.rs`), and does not interpret hellos.
 
 use super::hello::{
     MAGIC,
     WORDS, //
 };
 
-/// As many as this are needed: a header, and a word.
+/// Minimum number of registers: a header, and one word.
 pub(crate) const LEAST_REGISTERS: usize = 2;
 
-/// More than this are not used: a header, and all words.
+/// Maximum number of registers used: a header, and all words.
 pub(crate) const MOST_REGISTERS: usize = WORDS + 1;
 
-/// After so many ticks of no answer all is shown again.
+/// Ticks without an answer after which all parts are shown again.
 pub(crate) const PATIENCE_TICKS: u32 = 10;
 
 const NUMBER_BITS: u32 = 6;
 const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
 const TAG: u32 = 5;
 
-/// Registers that two sides share.
+/// The registers that two sides share.
 pub(crate) trait Registers {
-    /// What the other side has written into its register of this index, last.
+    /// Returns the value that the other side wrote last into its register of this index.
     fn read(&mut self, index: usize) -> u32;
 
-    /// Writes one for the other side. `false`: it is not taken now, and is to be tried again.
+    /// Writes a register for the other side. Returns false if the value is not accepted now, and
+    /// the caller has to try again.
     fn write(&mut self, index: usize, value: u32) -> bool;
 }
 
-/// What register 0 says.
+/// The fields of register 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     shown: u32,
@@ -66,7 +68,7 @@ impl Header {
             | (TAG << 28)
     }
 
-    /// `None` where there is no header, or one for another number of registers.
+    /// Returns `None` if the value is no header, or one for another number of registers.
     fn decode(value: u32, registers: usize) -> Option<Self> {
         if value >> 28 != TAG || (value >> 24) & 0xf != registers as u32 & 0xf {
             return None;
@@ -79,46 +81,47 @@ impl Header {
     }
 }
 
-/// The number after this one; 0 means "none".
+/// Returns the number after this one; 0 means "none".
 fn after(number: u32) -> u32 {
     (number % NUMBER_MASK).wrapping_add(1)
 }
 
-/// How far the part that is to be shown is.
+/// The progress of the part to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Its words are to be written, if there are any, and then the header.
+    /// The words have to be written, if there are any, and then the header.
     Write,
-    /// It can be seen.
+    /// The part is visible to the other side.
     Shown,
-    /// It was the last one, and was taken.
+    /// The last part was taken.
     Done,
 }
 
-/// One side of the exchange of hellos, a part at a time.
+/// One side of the exchange of hellos, one part at a time.
 ///
 /// # Invariants
 ///
-/// `registers` is in [`LEAST_REGISTERS`]`..=`[`MOST_REGISTERS`]; `number` is not 0 and has [`NUMBER_BITS`].
+/// `registers` is in [`LEAST_REGISTERS`]`..=`[`MOST_REGISTERS`]; `number` is not 0 and has
+/// [`NUMBER_BITS`].
 pub(crate) struct Parts {
     registers: usize,
     own: Option<[u32; WORDS]>,
     part: usize,
     number: u32,
     step: Step,
-    /// When something was shown or answered last.
+    /// Tick at which a part was shown or acknowledged last.
     since: u32,
-    /// The number that was taken last.
+    /// Number of the other side's part that was taken last.
     taken: u32,
-    /// The other side was not told of that.
+    /// Whether the other side still has to be told of that number.
     unanswered: bool,
     heard: [u32; WORDS],
 }
 
 impl Parts {
-    /// Through so many registers. `random`: where the numbers begin.
+    /// Creates a side with this number of registers. The numbers of parts begin at `random`.
     pub(crate) fn new(registers: usize, random: u32) -> Self {
-        // INVARIANT: Both are made to fit.
+        // INVARIANT: `clamp` and `after` keep both in range.
         Self {
             registers: registers.clamp(LEAST_REGISTERS, MOST_REGISTERS),
             own: None,
@@ -132,12 +135,12 @@ impl Parts {
         }
     }
 
-    /// Words of a part.
+    /// Returns the number of words of a part.
     fn part_len(&self) -> usize {
         self.registers.saturating_sub(1)
     }
 
-    /// From now on these are the words to be shown.
+    /// Sets the words to show from now on.
     pub(crate) fn say(&mut self, words: &[u32; WORDS], now: u32) {
         self.own = Some(*words);
         self.show_part(0, now);
@@ -150,25 +153,26 @@ impl Parts {
         self.step = Step::Write;
     }
 
-    /// What the other side has said does not count any more. What it shows was taken all the same: under
-    /// that header there may be other words by now.
+    /// Forgets the words of the other side. The part that it shows still counts as taken: other
+    /// words may stand under that header by now.
     pub(crate) fn forget(&mut self) {
         self.heard = [0; WORDS];
     }
 
-    /// What the other side has said, as far as it has come.
+    /// Returns the words of the other side, as far as they have come.
     pub(crate) fn heard(&self) -> &[u32; WORDS] {
         &self.heard
     }
 
-    /// Whether something is left to be done, or to be answered: then [`Self::exchange`] is to be called after a while.
+    /// Returns whether a part has to be shown or acknowledged: the caller then has to call
+    /// [`Self::exchange`] after a while.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unanswered || self.step != Step::Done
     }
 
-    /// Takes what there is and shows what can be shown. `now` counts ticks; `in_session` says that
-    /// the other side has heard all that it has to. Returns whether something was written that the other side should
-    /// look at.
+    /// Takes the part that the other side shows, and shows a part if possible. `now` counts ticks.
+    /// `in_session` says that the other side has all words that it needs. Returns whether something
+    /// was written that the other side has to read.
     pub(crate) fn exchange(
         &mut self,
         registers: &mut impl Registers,
@@ -187,7 +191,7 @@ impl Parts {
         let first = registers.read(0);
         let Some(header) = Header::decode(first, self.registers) else {
             self.forget();
-            // Up to version 13 the first word of a hello lay here where there were registers enough.
+            // Up to version 13, the first word of a hello lay here if there were enough registers.
             if first >> 16 == MAGIC {
                 self.heard[0] = first;
             }
@@ -206,7 +210,7 @@ impl Parts {
         }
         let again = Header::decode(registers.read(0), self.registers);
         if again.map(|again| (again.shown, again.part)) != Some((header.shown, header.part)) {
-            // It is being written; its bell is to come.
+            // The part is being written. The doorbell for it is still to come.
             return;
         }
         let start = header.part.saturating_mul(len);
@@ -217,7 +221,7 @@ impl Parts {
         self.unanswered = true;
     }
 
-    /// What is shown was taken.
+    /// Shows the next part, as the present one was taken.
     fn go_on(&mut self, now: u32) {
         let next = self.part.saturating_add(1);
         if next.saturating_mul(self.part_len()) < WORDS {
@@ -228,7 +232,8 @@ impl Parts {
         }
     }
 
-    /// Writes what is to be written, as far as it is taken. Says whether the header was.
+    /// Writes the part and the acknowledgement, as far as the registers accept them. Returns
+    /// whether the header was accepted.
     fn show(&mut self, registers: &mut impl Registers, now: u32) -> bool {
         let mut told = false;
         if self.step == Step::Write
@@ -249,7 +254,7 @@ impl Parts {
         told
     }
 
-    /// Writes the words of the part. Says whether there are any, and all are taken.
+    /// Writes the words of the part. Returns whether there are any, and all were accepted.
     fn write_words(&self, registers: &mut impl Registers) -> bool {
         let Some(own) = &self.own else { return false };
         let start = self.part.saturating_mul(self.part_len());
@@ -260,7 +265,7 @@ impl Parts {
             .all(|(index, word)| registers.write(index, word))
     }
 
-    /// Says whether it is taken.
+    /// Writes the header. Returns whether it was accepted.
     fn write_header(&mut self, registers: &mut impl Registers, shown: u32) -> bool {
         let header = Header {
             shown,

@@ -2,21 +2,21 @@
 
 //! Planning an RMA: pairing two scattered memories into straight copies.
 //!
-//! Both sides of a copy are walks over runs of contiguous addresses (see [`Walk`]). A [`Plan`]
-//! goes along both and yields segments in which either side is contiguous, none longer than the
-//! engine takes ([`longest_segment`]). Nothing is allocated and nothing is looked at twice.
+//! Both sides of a copy are walks over runs of contiguous addresses (see [`Walk`]). A [`Plan`] goes
+//! along both, and yields segments in which both sides are contiguous. No segment is longer than
+//! the engine takes ([`longest_segment`]). Nothing is allocated, and no run is read twice.
 //!
-//! Addresses are only numbers here: bus addresses for an engine, offsets for a CPU copy. Whether a
-//! segment may be touched was decided before, when the walks were made.
+//! Addresses are only numbers here: bus addresses for an engine, offsets for a CPU copy. The
+//! creator of the walks has checked that the segments may be accessed.
 
 /// A memory as a sequence of contiguous runs.
 pub(crate) trait Walk {
-    /// The next run as (address, length), at most `limit` bytes of it; the walk then stands behind
-    /// those bytes. `None` if there are no more.
+    /// Returns the next run as (address, length), at most `limit` bytes of it, and moves behind
+    /// these bytes. Returns `None` if there are no more.
     fn next(&mut self, limit: u64) -> Option<(u64, u64)>;
 }
 
-/// A memory that is contiguous as a whole; none by default.
+/// A memory that is one contiguous run; empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linear {
     address: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// The `len` bytes from `address` on; `None` if they go beyond the end of the addresses.
+    /// Creates the run of `len` bytes from `address` on. Returns `None` if the end overflows.
     pub(crate) fn new(address: u64, len: u64) -> Option<Self> {
         address.checked_add(len)?;
         Some(Self { address, len })
@@ -47,16 +47,16 @@ impl Walk for Linear {
 /// One copy with both sides contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Where the bytes go.
+    /// Address of the destination.
     pub(crate) destination: u64,
-    /// Where the bytes come from.
+    /// Address of the source.
     pub(crate) source: u64,
-    /// How many; not zero, and not above the largest segment.
+    /// Number of bytes, not zero and not above the largest segment.
     pub(crate) len: u64,
 }
 
 impl Segment {
-    /// Its first `most` bytes (at least 1), and what is left behind them.
+    /// Returns the first `most` bytes (at least 1), and the rest.
     pub(crate) fn split(self, most: u64) -> (Self, Option<Self>) {
         let head = self.len.min(most.max(1));
         let rest = Self {
@@ -69,7 +69,7 @@ impl Segment {
     }
 }
 
-/// A walk ended before the copy did, or gave a run that cannot be.
+/// The error for a walk that ended before the copy did, or gave an impossible run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
@@ -92,7 +92,7 @@ fn refill(rest: &mut Linear, walk: &mut impl Walk, limit: u64) -> Option<()> {
 pub(crate) struct Plan<D, S> {
     destination: D,
     source: S,
-    /// What is left of the runs that they have given.
+    /// The rest of each walk's current run.
     destination_rest: Linear,
     source_rest: Linear,
     remaining: u64,
@@ -147,32 +147,35 @@ impl<D: Walk, S: Walk> Iterator for Plan<D, S> {
     }
 }
 
-/// The unit in which the end of an ordered copy becomes visible.
+/// The unit in which the completion of an ordered copy becomes visible.
 pub(crate) const CACHE_LINE: u64 = 64;
 
 /// Splits an ordered copy into a body and a tail that has to become visible after it.
 ///
-/// The tail is what lies in the last, perhaps partial, cache line of the `len` bytes at `address`.
-/// `SCIF_RMA_ORDERED` speaks of the lines of the **source**: give its address (offsets will do, as
-/// windows are page aligned). Returns (body length, tail length); only an empty copy has no tail.
+/// The tail is the part in the last, perhaps partial, cache line of the `len` bytes at `address`.
+/// `SCIF_RMA_ORDERED` refers to the lines of the **source**, so the caller gives its address (an
+/// offset will do, as windows are page aligned). Returns (body length, tail length); only an empty
+/// copy has no tail.
 pub(crate) fn split_tail(address: u64, len: u64) -> (u64, u64) {
-    // Only the low bits of the last byte's address count, which wrapping leaves alone.
+    // Wrapping does not change the low bits of the last byte's address, and only these count.
     let last = address.wrapping_add(len.wrapping_sub(1));
     let tail = len.min((last % CACHE_LINE).wrapping_add(1));
     (len.wrapping_sub(tail), tail)
 }
 
-/// What the PCI core declares for drivers that say nothing. Every engine takes as much.
+/// Maximum segment size that the PCI core sets for drivers that declare none. Every engine takes as
+/// much.
 pub(crate) const UNDECLARED: u64 = 64 << 10;
 
-/// No more than this, whatever the engine could do: others want their turn.
+/// Maximum bytes of a descriptor, whatever the engine could take: other users want their turn.
 pub(crate) const LONGEST: u64 = 1 << 20;
 
-/// How many bytes an engine is offered in one descriptor, of which the device declares this.
+/// Returns how many bytes to offer to an engine in one descriptor, if the device declares this
+/// number.
 ///
-/// Each descriptor costs the engine and its driver something, so the fewer the better. What a driver
-/// declares is believed. Most declare nothing, and then the PCI core's word for "unknown" stands there: such an
-/// engine is offered much, and [`UNDECLARED`] where it does not take that.
+/// Each descriptor costs the engine and its driver time, so few are better. The number that a
+/// driver declares is used. Most declare none, and the device then has the default of the PCI core,
+/// [`UNDECLARED`]. Such an engine is offered [`LONGEST`] bytes, and [`UNDECLARED`] if it refuses.
 pub(crate) fn longest_segment(declared: u64) -> u64 {
     match declared {
         UNDECLARED => LONGEST,

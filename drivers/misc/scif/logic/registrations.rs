@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which of the registrations that are kept serves a transfer.
+//! The choice of a kept registration for a transfer.
 //!
-//! A registration holds some pages of an address space, for reading or for writing as well. Those
-//! that are kept form a table in the order of [`Pages`], in which registrations of one address
-//! space and one access do not overlap: so there is at most one of each access that can serve a
-//! transfer, and it is found in O(log n). That stays so when those that [`overlapping`] names are
-//! taken out before another one is put in.
+//! A registration holds pages of an address space, for reading only or also for writing. The kept
+//! registrations form a table in the order of [`Pages`]. Registrations of one address space and one
+//! access do not overlap in it. So at most one registration of each access can serve a transfer,
+//! and it is found in O(log n). To keep this property, the caller removes the registrations that
+//! [`overlapping`] returns before it inserts another one.
 //!
-//! The table belongs to the caller, who keeps its lock; a table that breaks the order leads to
-//! wrong answers, never to a panic.
+//! The table belongs to the caller, which holds its lock. A table out of order leads to wrong
+//! answers, never to a panic.
 
 use core::ops::Range;
 
-/// Some pages of an address space, and what may be done to them.
+/// Pages of an address space, and the access to them.
 ///
-/// Their order is that of the table.
+/// Their order is the order of the table.
 ///
 /// # Invariants
 ///
 /// `start < end`, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pages {
-    /// Names the address space.
+    /// A number that identifies the address space.
     pub(crate) space: usize,
-    /// Whether they may be written to, and not read only.
+    /// Whether the pages may be written to, and not only read.
     pub(crate) writable: bool,
     start: usize,
     end: usize,
 }
 
 impl Pages {
-    /// The pages that hold `len` bytes from `address` on. None if there are no bytes, or if they
-    /// run over the end of all addresses.
+    /// Returns the pages that contain `len` bytes from `address` on. Returns `None` if `len` is 0,
+    /// or the end of the range overflows.
     pub(crate) fn holding(
         space: usize,
         address: usize,
@@ -50,17 +50,17 @@ impl Pages {
         })
     }
 
-    /// The number of the first page.
+    /// Returns the number of the first page.
     pub(crate) const fn start(&self) -> usize {
         self.start
     }
 
-    /// How many pages there are, at least one.
+    /// Returns the number of pages, at least one.
     pub(crate) const fn count(&self) -> usize {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether a registration of these serves a transfer that needs `wanted`.
+    /// Returns whether a registration of these pages serves a transfer that needs `wanted`.
     pub(crate) const fn serves(&self, wanted: &Self) -> bool {
         self.space == wanted.space
             && (self.writable || !wanted.writable)
@@ -68,7 +68,7 @@ impl Pages {
             && wanted.end <= self.end
     }
 
-    /// Whether both can't be in one table.
+    /// Returns whether the two can't both be in the table.
     pub(crate) const fn overlaps(&self, other: &Self) -> bool {
         self.space == other.space
             && self.writable == other.writable
@@ -76,8 +76,8 @@ impl Pages {
             && other.start < self.end
     }
 
-    /// The fewest pages in one piece that hold both, if those are at most `limit` pages of one
-    /// address space with one access.
+    /// Returns the smallest contiguous pages that contain both. Returns `None` if they are more
+    /// than `limit`, or differ in address space or access.
     pub(crate) fn joined(&self, other: &Self, limit: usize) -> Option<Self> {
         let joined = Self {
             start: self.start.min(other.start),
@@ -92,19 +92,19 @@ impl Pages {
 /// An entry of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<T> {
-    /// What it holds.
+    /// The pages that the registration holds.
     pub(crate) pages: Pages,
-    /// When it was used last; later is more.
+    /// Time of the last use; a later time is greater.
     pub(crate) last_use: u64,
     pub(crate) registration: T,
 }
 
-/// Where the registration is that serves a transfer which needs `wanted`.
+/// Returns the index of the registration that serves a transfer which needs `wanted`.
 pub(crate) fn find<T>(kept: &[Entry<T>], wanted: &Pages) -> Option<usize> {
-    // What may be written to may be read, too.
+    // Writable pages may also be read.
     let mut accesses = [false, true].into_iter().skip(wanted.writable.into());
     accesses.find_map(|writable| {
-        // The last one that begins at or before the wanted pages.
+        // The last registration that begins at or before the wanted pages.
         let latest = Pages {
             writable,
             end: usize::MAX,
@@ -117,7 +117,8 @@ pub(crate) fn find<T>(kept: &[Entry<T>], wanted: &Pages) -> Option<usize> {
     })
 }
 
-/// Where those are that can't stay in the table beside `pages`; empty, where `pages` would go.
+/// Returns the entries that can't stay in the table beside `pages`. An empty range tells where
+/// `pages` would be inserted.
 pub(crate) fn overlapping<T>(kept: &[Entry<T>], pages: &Pages) -> Range<usize> {
     let is_before = |entry: &Entry<T>| {
         let entry = entry.pages;
@@ -132,7 +133,7 @@ pub(crate) fn overlapping<T>(kept: &[Entry<T>], pages: &Pages) -> Range<usize> {
     start..start.saturating_add(count)
 }
 
-/// Where the one is that has not been used for longest. O(n).
+/// Returns the index of the least recently used entry, in O(n).
 pub(crate) fn least_recently_used<T>(kept: &[Entry<T>]) -> Option<usize> {
     kept.iter()
         .enumerate()

@@ -1,73 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Staging: what is for memory that the writer does not reach is put into slots that it does reach, and
-//! copied on from there by whose memory it is.
+//! Bounce buffers: slots for data that is meant for memory which the writer does not reach.
 //!
-//! The slots lie in the memory of the reader, headers first, each with 64 bytes:
+//! The writer puts the data into slots in the reader's memory that it does reach. The reader, which
+//! owns the destination, copies the data on from there.
+//!
+//! The slots lie in the memory of the reader. Their headers come first, each with 64 bytes:
 //!
 //! ```text
 //!  0  sequence  u64  counts the slots that are filled, from 1 on
-//!  8  window    u32  for which of the reader's windows it is
+//!  8  window    u32  the reader's window that the data is for
 //! 12  kind      u32  see [`Kind`]
-//! 16  offset    u64  where in that window
-//! 24  value     u64  bytes of data, or the value that is to be stored
-//! 32  flags     u64  1: its writer wants to be rung when it is emptied
+//! 16  offset    u64  offset in that window
+//! 24  value     u64  number of bytes of data, or the value to store
+//! 32  flags     u64  1: the writer wants to be rung when the slot is emptied
 //! 40  0
-//! 56  check     u64  of all words before
+//! 56  check     u64  checksum of all words before
 //! ```
 //!
-//! then as many times the bytes of a slot, and at last
+//! Behind the headers lie the slots' data, and at last
 //!
 //! ```text
-//!  0  wish      u64  how many emptied slots its writer wants to be rung for; it sleeps
+//!  0  wakeup    u64  count of emptied slots at which to ring the writer, which sleeps
 //!  8  0
 //! ```
 //!
-//! Slots are filled and emptied in order, one after the other: `n` lies
-//! in slot `(n - 1) % slots`. The data comes before the header. The header may come in any order, as its
-//! writer may be an engine; the check says whether all of it is there.
+//! Slots are filled and emptied in order: number `n` lies in slot `(n - 1) % slots`. The data is
+//! written before the header. The words of the header may arrive in any order, as an engine may
+//! write them. The checksum tells whether all have arrived.
 //!
-//! How many were emptied is counted in the memory of the writer, at what it calls the *credits*:
+//! The reader counts the emptied slots in the memory of the writer, at the *credits*:
 //!
 //! ```text
-//!  0  emptied   u64  how many slots have been emptied
-//!  8  sleeps    u64  how often who empties them has gone to sleep; he is rung once for each
-//! 64  verdicts  u64  for each slot; not 0 if what was in it could not be delivered; written before
+//!  0  emptied   u64  how many slots were emptied
+//!  8  sleeps    u64  how often the reader has gone to sleep; the writer rings once for each
+//! 64  verdicts  u64  one per slot, not 0 if its data was not delivered; written before `emptied`
 //! ```
 //!
-//! A slot that was emptied is one whose bytes are where they were to go.
+//! A slot counts as emptied once its data is at its destination.
 //!
-//! Who sleeps is rung, who is awake is not. So who is about to sleep first says that, in the memory of the
-//! other, loads it from there, and then looks for what it waits for once more: what the other has written
-//! before it could see that is there by then, as nothing overtakes what is written on the way back.
+//! A side rings only when the other one sleeps. So a side that is about to sleep announces that in
+//! the memory of the other side, and loads the word back. Then it checks its condition once more.
+//! The answer to that load does not overtake earlier writes of the other side. So all that the
+//! other side wrote before it could see the announcement has arrived by then.
 
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub(crate) const HEADER: usize = 64;
 
-/// Where the sleeps are counted, among the credits.
+/// Offset of the count of sleeps in the credits.
 pub(crate) const SLEEPS: usize = 8;
 
-/// Where the verdicts begin.
+/// Offset of the verdicts in the credits.
 const VERDICTS: usize = 64;
 
-/// Bytes of what comes after the slots.
+/// Bytes behind the slots.
 const TAIL: usize = 64;
 
-/// The most slots there can be.
+/// Maximum number of slots.
 pub(crate) const MOST_SLOTS: usize = 64;
 
-/// Bytes of the smallest and the largest slot; all are multiples of the smallest.
+/// Sizes in bytes of the smallest and the largest slot. Every size is a multiple of the smallest.
 const SMALLEST: u32 = 1 << 10;
 const LARGEST: u32 = 256 << 10;
 
-/// Slots that there are if they need not be as large as can be: enough for one to be filled while others
-/// are on their way, or are emptied.
-const FEW: usize = 4;
+/// Number of slots if their size is not at its limit. So many suffice to fill one slot while others
+/// are in flight or are emptied.
+const USUAL_SLOTS: usize = 4;
 
-/// Bytes of so many of the smallest.
-const FEW_SMALLEST: usize = FEW * SMALLEST as usize;
+/// Data bytes of [`USUAL_SLOTS`] slots of the smallest size.
+const SMALLEST_TOTAL: usize = USUAL_SLOTS * SMALLEST as usize;
 
-/// How many slots there are, and how large they are.
+/// The number of slots, and their size.
 ///
 /// # Invariants
 ///
@@ -79,95 +82,95 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// For about so many bytes of data; none if that is too few.
+    /// Returns the geometry for about `len` bytes of data, or `None` if that is too few.
     pub(crate) fn for_len(len: usize) -> Option<Self> {
         let most = (LARGEST / SMALLEST) as usize;
-        let size = ((len / FEW_SMALLEST).min(most) as u32).saturating_mul(SMALLEST);
+        let size = ((len / SMALLEST_TOTAL).min(most) as u32).saturating_mul(SMALLEST);
         let slots = len.checked_div(size as usize)?.min(MOST_SLOTS);
         Self::new(1 << slots.checked_ilog2()?, size)
     }
 
-    /// As the other side says; none if that can't be.
+    /// Returns the geometry that the other side requests, or `None` if it is invalid.
     pub(crate) fn new(slots: u32, size: u32) -> Option<Self> {
         let can_be = slots.is_power_of_two()
             && size % SMALLEST == 0
             && slots as usize <= MOST_SLOTS
             && (SMALLEST..=LARGEST).contains(&size);
-        // INVARIANT: As was just looked at.
+        // INVARIANT: Just checked.
         can_be.then_some(Self { slots, size })
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     pub(crate) fn slots(self) -> u32 {
         self.slots
     }
 
-    /// Bytes of data in each.
+    /// Returns the bytes of data of a slot.
     pub(crate) fn size(self) -> u32 {
         self.size
     }
 
-    /// In which slot it lies.
+    /// Returns the slot of a sequence number.
     pub(crate) fn index(self, sequence: u64) -> usize {
-        // A power of two.
+        // The number of slots is a power of two.
         (sequence.wrapping_sub(1) & u64::from(self.slots.wrapping_sub(1))) as usize
     }
 
-    /// Where its header begins.
+    /// Returns the offset of a sequence number's header.
     pub(crate) fn header(self, sequence: u64) -> usize {
         self.index(sequence).saturating_mul(HEADER)
     }
 
-    /// Where its data begins.
+    /// Returns the offset of a sequence number's data.
     pub(crate) fn data(self, sequence: u64) -> usize {
         let headers = (self.slots as usize).saturating_mul(HEADER);
         headers.saturating_add(self.index(sequence).saturating_mul(self.size as usize))
     }
 
-    /// Where the wish lies.
-    pub(crate) fn wish(self) -> usize {
+    /// Returns the offset of the wake-up request.
+    pub(crate) fn wake_request(self) -> usize {
         (self.slots as usize).saturating_mul(HEADER.saturating_add(self.size as usize))
     }
 
-    /// Bytes of all slots, and what comes after.
+    /// Returns the bytes of all headers, slots and the tail.
     pub(crate) fn total(self) -> usize {
-        self.wish().saturating_add(TAIL)
+        self.wake_request().saturating_add(TAIL)
     }
 
-    /// Where its verdict lies among the credits.
+    /// Returns the offset of a sequence number's verdict in the credits.
     pub(crate) fn verdict(self, sequence: u64) -> usize {
         VERDICTS.saturating_add(self.index(sequence).saturating_mul(size_of::<u64>()))
     }
 
-    /// Bytes of the credits.
+    /// Returns the size of the credits in bytes.
     pub(crate) fn credits(self) -> usize {
         VERDICTS.saturating_add((self.slots as usize).saturating_mul(size_of::<u64>()))
     }
 }
 
-/// What is in a slot.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing: its writer could not fill it.
+    /// Nothing, because the writer could not fill the slot.
     Void,
-    /// So many bytes of data.
+    /// This number of bytes of data.
     Data(u32),
-    /// A value for 8 bytes, which lie in one page, and at a multiple of 4.
+    /// A value to store into 8 bytes of one page, at a multiple of 4.
     Store(u64),
 }
 
-/// Says what is in a slot.
+/// The header of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) sequence: u64,
     pub(crate) window: u32,
     pub(crate) offset: u64,
     pub(crate) kind: Kind,
-    /// Its writer wants to be rung when it is emptied.
-    pub(crate) tell: bool,
+    /// Whether the writer wants to be rung when the slot is emptied.
+    pub(crate) wants_doorbell: bool,
 }
 
-/// FNV-1a over the words: finds what is there in part, not forgeries.
+/// Computes FNV-1a over the words. It detects partial headers, not forged ones.
 fn check(words: &[u64]) -> u64 {
     words.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, word| {
         (sum ^ word)
@@ -177,7 +180,7 @@ fn check(words: &[u64]) -> u64 {
 }
 
 impl Header {
-    /// As it lies in a slot.
+    /// Encodes the header as it lies in a slot.
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let (kind, value) = match self.kind {
             Kind::Void => (0, 0),
@@ -189,7 +192,7 @@ impl Header {
             u64::from(self.window) | (kind << 32),
             self.offset,
             value,
-            u64::from(self.tell),
+            u64::from(self.wants_doorbell),
             0,
             0,
             0,
@@ -203,7 +206,7 @@ impl Header {
         bytes
     }
 
-    /// From a private copy of what lies in a slot; none if it is not, or not yet, one.
+    /// Decodes a header from a private copy. Returns `None` if it is invalid, or not complete yet.
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
         let mut words = [0; HEADER / 8];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -225,33 +228,34 @@ impl Header {
             window: ids as u32,
             offset,
             kind,
-            tell: flags & 1 != 0,
+            wants_doorbell: flags & 1 != 0,
         })
     }
 }
 
-/// A piece of data that is put into slots one after the other.
+/// The slots that a piece of data fills, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     first: Header,
     len: u64,
-    /// Bytes of each slot, more than 0.
+    /// Data bytes of a slot, more than 0.
     size: u32,
     done: u64,
 }
 
-/// What goes into one slot.
+/// The contents of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) header: Header,
-    /// Where in the piece it begins, and its bytes.
+    /// Offset of the part in the piece.
     pub(crate) at: u64,
+    /// Number of bytes.
     pub(crate) len: u64,
 }
 
 impl Parts {
-    /// `len` bytes for slots of `geometry`, of which the first gets `first`, but for the number of bytes; the last
-    /// one is that of which its writer wants to hear.
+    /// Splits `len` bytes into slots of `geometry`. The first slot gets the header `first`, except
+    /// for the number of bytes. Only the last slot keeps `first.wants_doorbell`.
     pub(crate) fn new(first: Header, len: u64, geometry: Geometry) -> Self {
         Self {
             first,
@@ -273,7 +277,7 @@ impl Iterator for Parts {
             sequence: self.first.sequence,
             offset: self.first.offset.wrapping_add(at),
             kind: Kind::Data(len as u32),
-            tell: self.first.tell && len == rest,
+            wants_doorbell: self.first.wants_doorbell && len == rest,
             ..self.first
         };
         self.first.sequence = self.first.sequence.wrapping_add(1);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether stores of this node's processors may be under way to a peer.
+//! A flag that tells whether stores of this node's CPUs may be in flight to a peer.
 //!
-//! A copy by the processor is complete once its stores have left the processor. What an engine does next may overtake
-//! them. So a copy takes note of its stores, and whoever starts an engine first reads something back, which is
-//! answered when all of them have arrived. There is nothing to be read as long as all copies go the same way.
+//! A copy by CPU is complete once its stores have left the CPU. A later access by an engine may
+//! overtake them. So a copy notes its stores, and a thread that starts an engine first reads back
+//! from the peer. The answer comes after all stores have arrived. No read is needed as long as all
+//! copies go the same way.
 //!
-//! Several may start engines at once. None of them goes on before the stores that it finds noted have arrived, whoever
-//! reads. Each read is a turn of its own, so that one that ends late says nothing of stores that came after it.
+//! Several threads may start engines at once. None of them continues before the stores that it
+//! finds noted have arrived, regardless of which thread reads. Each read has a turn of its own, so
+//! a read that ends late says nothing about stores that came after it.
 
 use super::atomic::AtomicU64;
 
-/// Stores a number in halves, at offsets, for whoever waits for the lower one to change: that says that both are there.
-/// What is stored before a `barrier` comes before what is stored after it.
+/// Stores a number in halves, at byte offsets. A reader waits for the lower half to change, which
+/// tells that both halves are there. `barrier` orders the two stores.
 pub(crate) fn store_halves<E>(
     value: u64,
     mut store: impl FnMut(usize, u32) -> Result<(), E>,
@@ -23,21 +25,21 @@ pub(crate) fn store_halves<E>(
     store(0, value as u32)
 }
 
-/// Everything has arrived.
+/// The state in which all stores have arrived.
 const ARRIVED: u64 = 0;
 
-/// Stores have been made that nobody has read behind.
+/// The state in which stores were noted behind which no thread has read.
 const UNDER_WAY: u64 = 1;
 
-/// What was stored to one peer.
+/// The stores to one peer.
 pub(crate) struct Stores {
-    /// One of the above, or the turn of the last one that reads.
+    /// One of the constants above, or the turn of the latest reader.
     state: AtomicU64,
     turns: AtomicU64,
 }
 
 impl Stores {
-    /// Nothing was stored yet.
+    /// Creates the state of a peer without stores.
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU64::new(ARRIVED),
@@ -45,12 +47,13 @@ impl Stores {
         }
     }
 
-    /// Takes note of stores that have left the processor: a write barrier is behind them.
+    /// Notes stores that have left the CPU. The caller has issued a write barrier behind them.
     pub(crate) fn note(&self) {
         self.state.store(UNDER_WAY);
     }
 
-    /// Returns when all stores that were noted have arrived. If there are some, `read_back` reads behind them.
+    /// Returns when all noted stores have arrived. If there are any, calls `read_back`, which reads
+    /// behind them.
     pub(crate) fn settle(&self, read_back: impl FnOnce()) {
         if self.state.load() == ARRIVED {
             return;
@@ -58,7 +61,7 @@ impl Stores {
         let turn = self.turns.fetch_add(1).wrapping_add(1);
         self.state.swap(turn);
         read_back();
-        // If this fails, others store or read now.
+        // If this fails, another thread stores or reads now, and the state is its own.
         let _ = self.state.compare_exchange(turn, ARRIVED);
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The logic as it is compiled for the kernel: a few cases of what the wire and user space depend on.
+//! Tests of the logic as compiled for the kernel: a few cases of the wire format and the user-space
+//! interface.
 //!
-//! All cases are in `tests/host`. What has memory or locks of the kernel behind it is tried where
-//! that is: the address space in `memory/range_tree.rs`, planning in `sys/extent_table.rs`, ports
-//! in `endpoint/ports.rs`, rings in `endpoint/tests/streams.rs`, gates in `sync/in_flight.rs`.
+//! `tests/host` has all cases. Logic that works with memory or locks of the kernel is tested
+//! together with them: the address space in `memory/range_tree.rs`, planning in
+//! `sys/extent_table.rs`, ports in `endpoint/ports.rs`, rings in `endpoint/tests/streams.rs`, gates
+//! in `sync/in_flight.rs`.
 
 use super::{
     envelope::{
@@ -41,7 +43,7 @@ const RING: RingAddress = RingAddress {
     limit: 65536,
 };
 
-/// One of each kind.
+/// One message of each kind.
 const MESSAGES: [Message; 22] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
@@ -153,7 +155,7 @@ const MESSAGES: [Message; 22] = {
     ]
 };
 
-/// Whether a message with this number in these bytes of its fields is refused for it.
+/// Returns whether a message of this kind is refused because of these bytes in its fields.
 fn refuses(message: Message, at: usize, number: u32) -> Result<bool> {
     let mut envelope = message.envelope();
     let field = envelope.fields.get_mut(at..at + 4).ok_or(EINVAL)?;
@@ -171,7 +173,7 @@ mod message_cases {
     use super::*;
 
     #[test]
-    fn each_message_comes_out_as_it_went_in() {
+    fn encoded_message_decodes_to_itself() {
         for (message, kind) in MESSAGES.iter().zip(KINDS) {
             assert_eq!(message.envelope().kind, kind);
             let decoded = Envelope::decode(&message.envelope().encode());
@@ -185,7 +187,7 @@ mod message_cases {
     }
 
     #[test]
-    fn numbers_lie_where_the_protocol_says() {
+    fn message_fields_have_the_offsets_of_the_protocol() {
         let slot = Message::CloseDone { target: TARGET }.envelope().encode();
         assert_eq!(&slot[..8], [129, VERSION, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
         assert!(slot[8..].iter().all(|byte| *byte == 0));
@@ -197,7 +199,7 @@ mod message_cases {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() -> Result {
+    fn invalid_version_service_or_kind_is_refused() -> Result {
         assert!(Envelope::decode(&[0; SEQUENCE_OFFSET]) == Err(Malformed::Version));
         for message in MESSAGES {
             let mut slot = message.envelope().encode();
@@ -225,16 +227,17 @@ mod message_cases {
     }
 
     #[test]
-    fn fields_that_can_not_be_are_refused() -> Result {
+    fn invalid_message_fields_are_refused() -> Result {
         let [connect, accept, refuse, ..] = MESSAGES;
-        // Nobody, a ring of no size, and one that goes beyond all addresses.
+        // Invalid: channel id 0, and a ring whose size is 0 or no power of two.
         assert!(refuses(connect, 0, 0)? && refuses(accept, 0, 0)?);
         assert!(refuses(connect, 24, 0)? && refuses(connect, 24, 4095)?);
         assert!(!refuses(connect, 24, 8192)? && !refuses(connect, 28, u32::MAX)?);
-        // One that may become smaller than it is.
+        // Invalid: a ring whose limit is below its size.
         assert!(refuses(connect, 32, 2048)? && refuses(connect, 32, 8191)?);
-        // A port beside a name.
+        // Invalid: a port together with a name.
         assert!(refuses(connect, 4, 0x0001_0001)?);
+        // Invalid: a ring beyond the end of all addresses.
         let highest = Message::Connect {
             source: SOURCE,
             source_port: 1,
@@ -254,7 +257,8 @@ mod message_cases {
                 Message::WindowOffer { .. } => assert!(refuses(message, 28, 2)?),
                 Message::WindowAnswer { .. } => assert!(refuses(message, 4, 6)?),
                 Message::WindowRevokeDone { .. } => assert!(refuses(message, 4, 2)?),
-                // Whether there is a value is 0 or 1, and one of the two there has to be.
+                // Invalid: a value's presence that is neither 0 nor 1, and a signal without any
+                // value.
                 Message::Signal { .. } => {
                     assert!(refuses(message, 4, 2)?);
                     assert!(refuses(message, 24, 0)?);
@@ -279,7 +283,7 @@ mod mark_cases {
     };
 
     #[test]
-    fn the_watermark_waits_for_the_first() {
+    fn watermark_waits_for_the_first_transfer() {
         let mut tracker = Numbers::new();
         for number in 1..=WINDOW {
             assert!(tracker.begin() == Some(Sequence(number)));
@@ -289,7 +293,7 @@ mod mark_cases {
             assert!(!tracker.end(Sequence(number), false, false));
         }
         assert!(tracker.watermark() == Sequence(0));
-        // None of these is outstanding.
+        // Ignored: none of these is in flight.
         assert!(
             !tracker.end(Sequence(0), false, false)
                 && !tracker.end(Sequence(WINDOW + 1), false, false)
@@ -301,7 +305,7 @@ mod mark_cases {
     }
 
     #[test]
-    fn marks_are_believed_only_if_they_can_be() {
+    fn forged_future_and_old_marks_are_refused() {
         let last = Sequence((1 << 29) + 5);
         for (number, whose) in [(last, Origin::Own), (Sequence(last.0 - 9), Origin::Peer)] {
             let mark = encode(number, whose);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One step from a value that several threads change to the next, whatever the others do meanwhile.
+//! Atomic read-modify-write of a value that several threads change.
 
 use super::atomic::AtomicU64;
 
-/// Changes the value to what `change` makes of it; `None` leaves it alone. Returns the old one, if it
-/// was changed.
+/// Replaces the value with what `change` returns for it, or leaves it if that is `None`. Returns
+/// the old value if it was replaced.
 pub(crate) fn update(value: &AtomicU64, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
     update_from(value, value.load(), change)
 }
 
-/// As [`update`], where the value is probably `old`, of which `change` makes something: it takes no look
-/// before.
+/// Replaces the value like [`update`], but without a load at first: the caller expects it to be
+/// `old`, for which `change` returns a value.
 pub(crate) fn update_from(
     value: &AtomicU64,
     mut old: u64,

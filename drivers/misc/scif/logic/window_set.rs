@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory windows of a bridge that form one aperture, and where in it one ends and the next begins.
+//! The memory windows of a bridge that form one aperture, and the *seams* between them.
 //!
-//! An aperture is contiguous for who names places in it; it is cut into parts, one for each window, in the order
-//! of their numbers. If there are several all parts have the same length, a power of two, and the aperture begins
-//! at a multiple of that: so its *seams* are at multiples of it, for who counts from its begin as well
-//! as for who has addresses. Windows need not be of one size: of the larger ones a part is not used then.
+//! Places in an aperture have contiguous numbers. The aperture is cut into parts, one for each
+//! window, in the order of the windows' numbers. If there are several, all parts have the same
+//! length, a power of two, and the aperture begins at a multiple of that length. So its seams are
+//! at multiples of that length, for offsets in the aperture as well as for addresses. If the
+//! windows differ in size, the rest of the larger ones is not used.
 //!
-//! What crosses a seam is not contiguous for who goes through the windows.
+//! An access through the windows can't cross a seam: memory is not contiguous there.
 
 use super::extents::Extent;
 
-/// Windows that can be in a set: those with the first numbers.
+/// Number of windows that can be in a set: those with the lowest numbers.
 pub(crate) const MOST_WINDOWS: u32 = u16::BITS;
 
 /// The memory windows of a bridge that form one aperture.
 ///
 /// # Invariants
 ///
-/// There is one at least.
+/// The set is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowSet(u16);
 
 impl WindowSet {
-    /// From a bit for each window; none if there is none.
+    /// Creates a set from one bit for each window. Returns `None` if no bit is set.
     pub(crate) fn from_bits(bits: u16) -> Option<Self> {
-        // INVARIANT: Then there is one.
+        // INVARIANT: A bit is set.
         (bits != 0).then_some(Self(bits))
     }
 
-    /// A bit for each window.
+    /// Returns one bit for each window.
     pub(crate) const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Of some numbers; none if one is too large, or if there is none.
+    /// Creates a set from window numbers. Returns `None` if a number is too large, or if there is
+    /// none.
     pub(crate) fn of(windows: impl IntoIterator<Item = u32>) -> Option<Self> {
         let bits = windows.into_iter().try_fold(0_u16, |bits, window| {
             Some(bits | 1_u16.checked_shl(window)?)
@@ -42,17 +44,17 @@ impl WindowSet {
         Self::from_bits(bits?)
     }
 
-    /// How many there are.
+    /// Returns the number of windows.
     pub(crate) const fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Their numbers, in order.
+    /// Returns the numbers of the windows, in order.
     pub(crate) fn windows(self) -> impl Iterator<Item = u32> + Clone {
         (0..MOST_WINDOWS).filter(move |window| self.0 & (1 << window) != 0)
     }
 
-    /// The seams of an aperture of so many bytes; none if it can't be one.
+    /// Returns the seams of an aperture of `len` bytes, or `None` if these windows can't form one.
     pub(crate) fn seams(self, len: u64) -> Option<Seams> {
         let count = u64::from(self.count());
         match count {
@@ -62,8 +64,8 @@ impl WindowSet {
         }
     }
 
-    /// The windows of an aperture at `base` of so many bytes, and to which address and how many bytes each leads. None if
-    /// it can't be one.
+    /// Returns the parts of an aperture of `len` bytes at `base`: for each, its window, its address
+    /// and its length. Returns `None` if these windows can't form such an aperture.
     pub(crate) fn parts(
         self,
         base: u64,
@@ -76,14 +78,14 @@ impl WindowSet {
             return None;
         }
         Some((0_u64..).zip(self.windows()).map(move |(index, window)| {
-            // Does not wrap, as the end of all of them does not.
+            // Does not wrap, as the end of the aperture does not.
             let start = base.wrapping_add(index.wrapping_mul(part));
             (window, start, part)
         }))
     }
 }
 
-/// Where an aperture is not contiguous, see the head of this file.
+/// The places where an aperture is not contiguous: between the parts of two windows.
 ///
 /// # Invariants
 ///
@@ -94,41 +96,42 @@ pub(crate) struct Seams {
 }
 
 impl Seams {
-    /// Nowhere.
+    /// No seams.
     pub(crate) const NONE: Self = Self {
         shift: u64::BITS - 1,
     };
 
-    /// At multiples of a length, if that is a power of two.
+    /// Creates seams at multiples of `len`, if that is a power of two.
     pub(crate) fn every(len: u64) -> Option<Self> {
         // INVARIANT: A power of two has less than 64 zeroes.
         let shift = len.trailing_zeros();
         len.is_power_of_two().then_some(Self { shift })
     }
 
-    /// What is longer crosses one.
+    /// Returns the longest range that need not cross a seam.
     pub(crate) const fn longest(self) -> u64 {
         1 << self.shift
     }
 
-    /// In which part an offset lies, and where in that.
+    /// Returns the part in which an offset lies, and the offset in that part.
     pub(crate) const fn locate(self, offset: u64) -> (usize, u64) {
         let within = self.longest().wrapping_sub(1);
         ((offset >> self.shift) as usize, offset & within)
     }
 
-    /// Whether there may be one right before an address.
+    /// Returns whether there may be a seam right before an address.
     pub(crate) const fn is_at(self, address: u64) -> bool {
         self.locate(address).1 == 0
     }
 
-    /// How many of `len` bytes at an address lie before the next seam.
+    /// Returns how many of `len` bytes at an address lie before the next seam.
     pub(crate) fn before(self, address: u64, len: u64) -> u64 {
-        // Not negative, as what is within a part is less than that.
+        // Not negative: the offset within a part is less than the length of the part.
         len.min(self.longest().wrapping_sub(self.locate(address).1))
     }
 
-    /// The parts of a range of so many units that each have room for things of one piece.
+    /// Returns the ranges between seams of `len` units. An object in one piece has to lie within
+    /// one of them.
     pub(crate) fn ranges(self, len: usize) -> impl Iterator<Item = core::ops::Range<usize>> {
         let part = usize::try_from(self.longest()).unwrap_or(usize::MAX);
         (0..len)
@@ -137,17 +140,17 @@ impl Seams {
     }
 }
 
-/// What memory behind an aperture is like.
+/// The length and the seams of the memory behind an aperture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) len: u64,
-    /// Counted from its begin.
+    /// Seams, as offsets from the begin of the memory.
     pub(crate) seams: Seams,
 }
 
 impl Shape {
-    /// Of so many bytes without seams.
+    /// Creates the shape of `len` bytes without seams.
     pub(crate) const fn in_one(len: u64) -> Self {
         Self {
             len,
@@ -155,13 +158,13 @@ impl Shape {
         }
     }
 
-    /// The longest piece that there may be.
+    /// Returns the longest piece that can be contiguous.
     pub(crate) fn longest(self) -> u64 {
         self.seams.longest().min(self.len)
     }
 }
 
-/// Cuts an extent where seams are. Those that are cut are as many as seams that it crosses, and one.
+/// Cuts an extent at seams. Returns one extent more than it crosses seams.
 pub(crate) fn cut(extent: Extent, seams: Seams) -> impl Iterator<Item = Extent> {
     let mut rest = Some(extent);
     core::iter::from_fn(move || {
@@ -172,8 +175,9 @@ pub(crate) fn cut(extent: Extent, seams: Seams) -> impl Iterator<Item = Extent> 
     })
 }
 
-/// The largest aperture of several windows, if it is larger than that of one: how many of the largest form it, and
-/// the length of a part. `sizes` are those of all windows, the largest first; `most` may be used.
+/// Returns the largest aperture of several windows, if it is larger than that of one. The result is
+/// how many of the largest windows form it, and the length of a part. `sizes` are those of all
+/// windows, the largest first; at most `most` windows may be used.
 pub(crate) fn of_several(sizes: impl Iterator<Item = u64>, most: u32) -> Option<(u32, u64)> {
     let mut one = 0;
     let mut best: Option<(u32, u64)> = None;

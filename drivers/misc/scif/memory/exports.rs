@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All windows that one peer may be using, by the ids that it was told.
+//! All windows that one peer may be using, by the ids that the peer was told.
 //!
-//! A window stays here until the peer has released it, or can't reach it any more. As long as there
-//! are no more than the peer has granted, it takes every one, and nobody waits for its answer.
+//! A window stays in the table until the peer has released it, or can't reach it any more. While
+//! the peer's windows are within its grant, the peer takes every one, and no caller waits for its
+//! answer.
 //!
-//! Lock: `table` is a spinlock, as the control work takes it: nobody walks over all windows under it.
+//! Lock: `table` is a spinlock, as the control work takes it. No function walks over all windows
+//! under it.
 
 use super::{
     remote_window::MAX_WINDOWS,
@@ -41,9 +43,9 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Exports {
     next_id: Atomic<u32>,
-    /// Nothing, until the peer has said what.
+    /// The peer's grant. Empty until the peer has sent it.
     granted: SetOnce<Grant>,
-    /// What users may have of the windows that the peer takes.
+    /// The users' shares of the windows that the peer takes.
     pub(super) shares: FairShares,
     #[pin]
     table: SpinLock<Table>,
@@ -52,7 +54,7 @@ pub(crate) struct Exports {
 #[derive(Default)]
 struct Table {
     windows: RBTree<u32, Arc<Window>>,
-    /// How many, and how many extents those have for the peer.
+    /// Number of windows, and of their extents for the peer.
     count: usize,
     extents: u64,
 }
@@ -71,28 +73,30 @@ impl Exports {
         )
     }
 
-    /// A new id for a window.
+    /// Returns a new id for a window.
     pub(super) fn new_id(&self) -> WindowId {
         WindowId(self.next_id.fetch_add(1, Relaxed))
     }
 
-    /// Keeps a window until the peer has released it. ENODEV if the peer is lost. Says whether the peer has granted
-    /// it.
+    /// Stores a window until the peer has released it. Returns whether the peer has granted the
+    /// window. ENODEV if the peer is lost.
     pub(super) fn add(&self, window: &Arc<Window>) -> Result<bool> {
-        // Before the lock, which the control work takes: who pays may have to wait.
+        // Allocates before taking the lock, which the control work takes: the paying process may
+        // have to wait.
         let node = RBTreeNode::new(window.id.0, window.clone(), GFP_KERNEL_ACCOUNT)?;
         let granted = self.granted.as_ref();
         let granted = granted.filter(|granted| window.lies_in(granted.from, granted.len));
         let mut table = self.table.lock();
-        // Under the lock, so that `release_all` either sees it or has been seen.
-        if window.place.owner.channel.is_over() {
+        // Checks under the lock, so that either `release_all` sees the window, or this sees the
+        // loss.
+        if window.registered.owner.channel.is_over() {
             return Err(ENODEV);
         }
-        // After 2^32 windows the numbers begin again.
+        // After 2^32 windows the ids begin again.
         if table.windows.get(&window.id.0).is_some() {
             return Err(EAGAIN);
         }
-        // None was there.
+        // No entry is replaced.
         table.windows.insert(node);
         table.count += 1;
         table.extents += u64::from(window.packed_extents);
@@ -102,7 +106,7 @@ impl Exports {
         }))
     }
 
-    /// The peer says what it takes without being asked. That does not change.
+    /// Sets the peer's grant. Only the first call counts.
     pub(super) fn set_grant(&self, grant: Grant) {
         self.granted.populate(grant);
     }
@@ -112,7 +116,8 @@ impl Exports {
         self.table.lock().windows.get(&id.0).cloned()
     }
 
-    /// The peer has released a window, or never had it. May sleep.
+    /// Removes a window that the peer has released, or never had.
+    /// Context: may sleep.
     pub(crate) fn release(&self, id: WindowId) {
         let mut table = self.table.lock();
         let Some(window) = table.windows.remove(&id.0) else {
@@ -121,11 +126,12 @@ impl Exports {
         table.count -= 1;
         table.extents -= u64::from(window.packed_extents);
         drop(table);
-        // Without the lock.
+        // Drops the window without the lock.
         drop(window);
     }
 
-    /// The peer can't reach any of them any more. May sleep.
+    /// Removes all windows, as the peer can't reach them any more.
+    /// Context: may sleep.
     pub(crate) fn release_all(&self) {
         let first = || self.table.lock().windows.keys().next().copied();
         while let Some(id) = first() {
@@ -133,8 +139,9 @@ impl Exports {
         }
     }
 
-    /// Calls `f` with each window, until the first error. The table is locked for as long, so `f` does not sleep and asks
-    /// nothing of this; between two windows it is not locked.
+    /// Calls `f` with each window, until the first error. The table is locked during each call, so
+    /// `f` does not sleep and calls no function of this table. Between two calls the table is not
+    /// locked.
     pub(crate) fn for_each<E>(&self, mut f: impl FnMut(&Window) -> Result<(), E>) -> Result<(), E> {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -149,12 +156,13 @@ impl Exports {
         Ok(())
     }
 
-    /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
-    /// as its owner, which registers no more, gives it up.
+    /// Returns whether the peer may be using a listed, unpinned window of `owner`. The memory of
+    /// such a window gets another use as soon as its owner, which registers no more, gives the
+    /// window up.
     pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
         self.for_each(|window| {
-            let is_unheld = core::ptr::eq::<Windows>(&*window.place.owner, owner)
-                && window.place.is_listed
+            let is_unheld = core::ptr::eq::<Windows>(&*window.registered.owner, owner)
+                && window.registered.is_listed
                 && !window.memory.pages.are_held();
             if is_unheld {
                 Err(())
@@ -165,7 +173,7 @@ impl Exports {
         .is_err()
     }
 
-    /// How many windows the peer may be using.
+    /// Returns the number of windows that the peer may be using.
     pub(crate) fn count(&self) -> usize {
         self.table.lock().count
     }

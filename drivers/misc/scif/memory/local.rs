@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of this node as the local side of transfers: pages, and how an engine names them.
+//! Memory of this node as the local side of transfers: pages, and their addresses for an engine.
 //!
-//! The pages are of a process, and pinned, or of the kernel, and given (`sys/pages.rs`); nothing here
-//! or above asks which. A window has such memory as long as it lives; `vreadfrom` and `vwriteto` take
-//! memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
+//! The pages are pinned pages of a process, or given pages of the kernel (`sys/pages.rs`). No code
+//! here or above asks which. A window has such memory for all its life. `vreadfrom` and `vwriteto`
+//! take memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
 
 use core::ops::Deref;
 
@@ -35,22 +35,25 @@ use kernel::{
     },
 };
 
-/// Who has memory of processes pinned that could be let go: what a process wants now goes before
-/// what is kept in case somebody wants it again.
+/// A holder of pinned memory that could be released. It is pinned only in case a process wants it
+/// again, so a process that needs memory now comes first.
 pub(crate) trait Reclaim: Send + Sync {
-    /// Lets go of what is kept of the calling process and of others of its user, with whom it shares
-    /// a limit. Returns whether there may have been any. May sleep.
+    /// Releases memory kept for the calling process and for others of its user, with whom it shares
+    /// a limit. Returns whether there may have been any.
+    /// Context: may sleep.
     fn reclaim_of_caller(&self) -> bool;
 
-    /// Where it is written down who has pinned what.
+    /// Returns the ledger of the pages that each process has pinned.
     fn ledger(&self) -> &Arc<Ledger>;
 }
 
-/// Takes the pages that hold memory of the caller, and says where in them it begins. They count
-/// against its limits if `account` is set. May sleep; see [`Buffer::pages`] for the errors.
+/// Takes the pages that hold memory of the caller, and returns the offset at which it begins in
+/// them. They count against the caller's limits if `account` is set. See [`Buffer::pages`] for the
+/// errors.
 ///
-/// Not for calling inside a peer, or with anything held that others wait for: a process can have its
-/// page faults take as long as it likes (`userfaultfd`, FUSE).
+/// A process can delay its page faults as long as it likes (`userfaultfd`, FUSE). So the caller is
+/// not inside a peer, and holds nothing that others wait for.
+/// Context: may sleep.
 pub(crate) fn take_pages(
     memory: &Buffer,
     writable: bool,
@@ -65,17 +68,17 @@ pub(crate) fn take_pages(
     Ok((Arc::new(pages, GFP_KERNEL_ACCOUNT)?, offset))
 }
 
-/// Pages of this node, and how engines name them.
+/// Pages of this node, and their addresses for an engine.
 pub(crate) struct LocalMemory {
-    // The mapping goes before the pages.
+    // Dropped before the pages, which it maps.
     mapped: SetOnce<Mapping>,
     pub(crate) pages: Arc<Pages>,
-    /// Those of others who have the same pages.
+    /// Mappings shared with other holders of the same pages.
     mappings: Option<Arc<EngineMappings>>,
 }
 
-/// Mappings of the same pages that several have, by the engine's instance: when the driver of its device has
-/// gone, so have the mappings, and another engine may have the device later.
+/// Mappings shared by several holders of the same pages, by the engine's instance. When the driver
+/// of the engine's device has gone, so have the mappings. Another engine may have the device later.
 pub(crate) type EngineMappings = SharedTable<u64, Mapped>;
 
 enum Mapping {
@@ -94,10 +97,10 @@ impl Deref for Mapping {
     }
 }
 
-/// Memory as an engine names it.
+/// Memory with its addresses for an engine.
 pub(crate) struct Mapped {
     mapping: DmaMapping,
-    /// The engine's instance.
+    /// Number of the engine's instance.
     engine: u64,
 }
 
@@ -111,7 +114,7 @@ impl Mapped {
 }
 
 impl LocalMemory {
-    /// Pages that no engine knows of yet.
+    /// Creates memory that is mapped for no engine yet.
     pub(crate) fn new(pages: Arc<Pages>) -> Self {
         Self {
             mapped: SetOnce::new(),
@@ -120,7 +123,8 @@ impl LocalMemory {
         }
     }
 
-    /// The same, of pages that others have, too, and the mappings with them.
+    /// Creates memory as [`Self::new`] does, of pages that other holders have, too, with shared
+    /// mappings.
     pub(super) fn shared(pages: Arc<Pages>, mappings: Arc<EngineMappings>) -> Self {
         Self {
             mappings: Some(mappings),
@@ -139,34 +143,35 @@ impl LocalMemory {
         }
     }
 
-    /// Maps the pages for an engine that is to copy from and to them, if they are not: much memory is only
-    /// ever used by the peer, or by the CPU. The caller keeps the peer from ending as long as it has the
-    /// memory, and `self` goes before that. May sleep.
+    /// Maps the pages for an engine, if they are not mapped. The pages are not mapped earlier, as
+    /// much memory is only ever used by the peer, or by the CPU. The caller keeps the peer from
+    /// ending as long as it has the memory, and drops `self` before that.
+    /// Context: may sleep.
     pub(crate) fn map_for(&self, route: &EngineRoute) -> Result {
         if route.engine.has_stopped() {
-            // It may have no driver any more.
+            // The device may have no driver any more.
             return Err(EIO);
         }
         let mapped = get_or_make(&self.mapped, || self.mapping(&route.engine))?;
-        // All engines of a channel are one.
+        // A channel always uses the same engine.
         if mapped.engine != route.engine.instance {
             return Err(EIO);
         }
         Ok(())
     }
 
-    /// A walk from an offset on, as the engine names the memory, once it is mapped.
+    /// Returns a walk over the engine's addresses from `offset` on, once the memory is mapped.
     pub(crate) fn engine_walk(&self, offset: u64) -> Option<BusWalk<'_, ExtentWalk<'_>>> {
         Some(self.mapped.as_ref()?.mapping.walk(offset))
     }
 }
 
-/// What keeps local memory in place as long as a transfer needs it.
+/// A holder that keeps local memory in place as long as a transfer needs it.
 pub(crate) trait Holder: Send + Sync {
     fn memory(&self) -> &LocalMemory;
 }
 
-/// For one transfer.
+/// The holder of memory for one transfer.
 impl Holder for LocalMemory {
     fn memory(&self) -> &LocalMemory {
         self
@@ -176,14 +181,14 @@ impl Holder for LocalMemory {
 /// A part of a transfer that lies in one piece of local memory.
 pub(crate) struct LocalPiece {
     pub(crate) holder: Arc<dyn Holder>,
-    /// Where in the memory it begins.
+    /// Offset of the part in the memory.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
 impl LocalPiece {
-    /// Takes the pages that hold `memory` of the caller, whatever its alignment, for one transfer; see
-    /// [`take_pages`].
+    /// Takes the pages that hold `memory` of the caller, whatever its alignment, for one transfer.
+    /// See [`take_pages`].
     pub(crate) fn of_caller(
         memory: &Buffer,
         writable: bool,
@@ -198,8 +203,9 @@ impl LocalPiece {
         })
     }
 
-    /// The `len` bytes from `offset` on of the memory that this is a part of, which is held as long. Any
-    /// context.
+    /// Returns the `len` bytes from `offset` on of the memory of this piece. The result holds the
+    /// memory, too.
+    /// Context: any.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Self {
         Self {
             holder: self.holder.clone(),

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is pinned once, and of which many windows are made: through many connections, and by
-//! whoever is given it.
+//! Memory that is pinned once and shared by many windows: through many connections, and by every
+//! process that is given it.
 //!
-//! A window is made of a *part* of it, in whole pages. Windows of the same part with the same
-//! protection share what it takes to reach it: the list of its pages; per peer, what makes the peer
-//! reach it, a mapping for the bridge or a place in the arena; and the mapping for an engine, per engine.
-//! Each is there as long as one of these windows is, and no longer: it must not outlive the peer, as
-//! the memory does. Parts that overlap share nothing but the pages themselves, so that a peer never
-//! reaches more than what was registered with it. A window's own are its place, its id, and
-//! what the peer keeps of it.
+//! A window is made of a *part* of the memory, in whole pages. Windows of the same part with the
+//! same protection share the resources to reach it:
+//!
+//! - the list of its pages,
+//! - per peer, the export by which the peer reaches it: a mapping for the bridge or a place in the
+//!   arena,
+//! - per engine, the mapping for the engine.
+//!
+//! Each resource exists as long as one of these windows does, and no longer: it must not outlive
+//! the peer, as the memory does. Parts that overlap share only the pages themselves, so a peer
+//! never reaches more than was registered with it. Each window has its own place, its id, and the
+//! peer's record of it.
 //!
 //! # How often memory may be registered
 //!
-//! Memory that is pinned once is charged once, whoever makes windows of it and however many.
-//! But windows take more than pages, of what all users of a link have together: the other node keeps each
-//! of them, and where its pages lie, and takes no more than so many of one peer; and what it is to reach
-//! needs a place in the aperture. So there is a bound for each user, by how many pages the memory has that
+//! Memory that is pinned once is charged once, whichever process makes windows of it, and however
+//! many. But windows also take resources that all users of a link share. The other node stores each
+//! window and the place of its pages, and takes a limited number from one peer. Memory that the
+//! peer reaches needs a place in the aperture. So each user is bounded, by the number of pages that
 //! its processes have pinned in this way:
-//!
-//! - for how many windows there are of it,
-//! - for how many pages those have all together, as each page may be an address that the peer keeps,
-//! - for how many pages its distinct parts have all together, as each needs a place of its own.
-//!
-//! It is the user who has pinned the memory, as for RLIMIT_MEMLOCK, whoever registers it. A process that may
-//! pin without limit is not bounded here either.
 
 use super::local::{
     EngineMappings,
@@ -72,14 +70,15 @@ use kernel::{
     },
 };
 
-/// Memory that is pinned once, and its parts of which there are windows.
+/// Memory that is pinned once, and the parts of it that windows use.
 #[pin_data]
 pub(crate) struct PinnedMemory {
     pages: Arc<Pages>,
-    /// None if it may be registered without a bound.
+    /// The user's account. `None` if the memory may be registered without a bound.
     account: Option<Arc<Account>>,
     parts: Arc<SharedTable<PartKey, Part>>,
-    /// Who makes a peer reach a part: two that did the same at once would need two places in its arena.
+    /// Held by the caller that makes a peer reach a part. Two callers at once would need two places
+    /// in the arena.
     #[pin]
     making: CallLock,
 }
@@ -88,11 +87,11 @@ pub(crate) struct PinnedMemory {
 struct PartKey {
     from: u64,
     len: u64,
-    /// What the peers may do.
+    /// The accesses that the peers may make.
     access: Access,
 }
 
-/// What windows of the same part have in common.
+/// The resources that windows of the same part share.
 struct Part {
     pages: Arc<Pages>,
     exports: Arc<SharedTable<ExportKey, PeerExport>>,
@@ -100,18 +99,19 @@ struct Part {
     _claim: Option<UserClaim>,
 }
 
-/// The address of the peer, which stays what it is as long as there is the export.
+/// Address of the [`Peer`]. The export keeps the peer alive, so the address stays valid.
 type ExportKey = usize;
 
 struct PeerExport {
     export: Export,
-    // After what it reaches.
+    // Dropped after the export, which needs the peer.
     _peer: Arc<Peer>,
 }
 
 impl PinnedMemory {
-    /// Of pages that are pinned, or lent; their `account` says how often they may be registered, if that is
-    /// bounded. May sleep.
+    /// Creates memory of pages that are pinned or lent. `account` bounds how often they may be
+    /// registered.
+    /// Context: may sleep.
     pub(crate) fn new(pages: Arc<Pages>, account: Option<Arc<Account>>) -> Result<Arc<Self>> {
         let parts = SharedTable::new()?;
         Arc::pin_init(
@@ -125,21 +125,27 @@ impl PinnedMemory {
         )
     }
 
-    /// How many bytes there are.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.pages.size() as u64
     }
 
-    /// Whether so many bytes from there on are pages of it.
+    /// Returns whether the `len` bytes from `from` on are whole pages of the memory.
     pub(crate) fn has_pages(&self, from: u64, len: u64) -> bool {
         let page = PAGE_SIZE as u64;
         let end = from.checked_add(len);
         from % page == 0 && len % page == 0 && len != 0 && end.is_some_and(|end| end <= self.size())
     }
 
-    /// The `len` bytes from `from` on, for a window with which peers may do this. EINVAL unless they are
-    /// pages of it, EACCES if they are to be written to and may not be, EAGAIN if there are too many windows
-    /// or parts of it. May sleep.
+    /// Returns the part of `len` bytes from `from` on, for a window that gives peers `access`.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the bytes are not whole pages of the memory.
+    /// - EACCES: the peers are to write to memory that may not be written to.
+    /// - EAGAIN: there are too many windows or parts of the memory.
+    ///
+    /// Context: may sleep.
     pub(crate) fn part(
         self: &Arc<Self>,
         from: u64,
@@ -171,7 +177,7 @@ impl PinnedMemory {
     }
 }
 
-/// A part of such memory, for one window.
+/// A part of pinned memory, for one window.
 pub(crate) struct PartOfMemory {
     memory: Arc<PinnedMemory>,
     access: Access,
@@ -184,36 +190,39 @@ impl PartOfMemory {
         &self.part.pages
     }
 
-    /// As the local side of transfers.
+    /// Returns the part as the local side of transfers.
     pub(super) fn local(&self) -> LocalMemory {
         LocalMemory::shared(self.part.pages.clone(), self.part.mappings.clone())
     }
 
-    /// Makes the peer reach it, if it does not: see [`Path::export`](crate::transport::path::Path::export).
-    /// Interruptible, while others do so, or the last window of it goes. May sleep.
+    /// Makes the peer reach the part, if it does not: see
+    /// [`Path::export`](crate::transport::path::Path::export). Waits while other callers do so, or
+    /// the last window of the part goes.
+    /// Context: may sleep, interruptible.
     pub(super) fn export(self, peer: &Arc<Peer>) -> Result<Exported> {
         let key = ptr::from_ref(&**peer).addr();
-        let way = {
+        let export = {
             let _making = self.memory.making.lock()?;
             match self.part.exports.join(key) {
-                Some(export) => Way::Shared(export),
+                Some(export) => ExportRef::Shared(export),
                 None => self.make_export(peer, key)?,
             }
         };
         Ok(Exported {
-            way,
+            export,
             _part: Some(self.part),
             _claim: self.claim,
         })
     }
 
-    fn make_export(&self, peer: &Arc<Peer>, key: ExportKey) -> Result<Way> {
-        // The last window may have gone just now, and have a place of which there need not be two.
+    fn make_export(&self, peer: &Arc<Peer>, key: ExportKey) -> Result<ExportRef> {
+        // Waits for the export of a window that has just gone, so that the part never has two
+        // places.
         self.part.exports.wait_for_gone()?;
         let export = peer.path().export(&self.part.pages, self.access)?;
         if !export.is_reached() {
-            // For the next one there may be room.
-            return Ok(Way::Own(export));
+            // Not shared, as there may be room for the next window.
+            return Ok(ExportRef::Own(export));
         }
         let shared = self.part.exports.join_or_make(key, || {
             Ok(PeerExport {
@@ -221,28 +230,29 @@ impl PartOfMemory {
                 _peer: peer.clone(),
             })
         });
-        shared.map(Way::Shared)
+        shared.map(ExportRef::Shared)
     }
 }
 
-/// How the peer reaches the memory of a window, until this is dropped.
+/// The peer's access to the memory of a window, until it is dropped.
 pub(super) struct Exported {
-    way: Way,
-    // After what the peer reaches of it.
+    export: ExportRef,
+    // Dropped after `export`, by which the peer reaches the part.
     _part: Option<Share<PartKey, Part>>,
     _claim: Option<UserClaim>,
 }
 
-enum Way {
+/// The export of one window only, or one that windows of the same part share.
+enum ExportRef {
     Own(Export),
     Shared(Share<ExportKey, PeerExport>),
 }
 
 impl Exported {
-    /// That of one window only.
+    /// Creates the access for one window only.
     pub(super) fn own(export: Export) -> Self {
         Self {
-            way: Way::Own(export),
+            export: ExportRef::Own(export),
             _part: None,
             _claim: None,
         }
@@ -253,44 +263,44 @@ impl Deref for Exported {
     type Target = Export;
 
     fn deref(&self) -> &Export {
-        match &self.way {
-            Way::Own(export) => export,
-            Way::Shared(shared) => &shared.export,
+        match &self.export {
+            ExportRef::Own(export) => export,
+            ExportRef::Shared(shared) => &shared.export,
         }
     }
 }
 
-/// Windows of a user: an eighth of those that a peer takes of all users.
+/// Most windows of a user: an eighth of the windows that a peer takes of all users.
 const MAX_WINDOWS: u64 = 1 << 14;
 
-/// How often each page may be in a window: that many connections can have all of a memory.
+/// Windows that each page may be in. Many connections can have windows of all of a memory.
 const WINDOWS_PER_PAGE: u64 = 256;
 
-/// How often each page may be in a part: once for each protection, and once more.
+/// Parts that each page may be in: one for each protection, and one more.
 const PARTS_PER_PAGE: u64 = 4;
 
-/// Pages in parts that a user may have however small its memory is.
+/// Pages in parts that a user may have, however small its memory is.
 const MIN_PART_PAGES: u64 = 64;
 
-/// How many windows there are, how many pages those have, and how many pages parts have.
+/// Numbers of windows, of pages in these windows, and of pages in parts.
 type Amounts = [u64; 3];
 
-/// What a user has, and what there is of it.
+/// The pages that a user has pinned, and the amounts claimed of them.
 pub(crate) struct Sums {
     pages: Atomic<u64>,
     claimed: Claimed<3>,
 }
 
-/// All users who have such memory.
+/// All users that have such memory.
 pub(crate) type Users = SharedTable<User, Sums>;
 
-/// The pages of one memory, which count as long as this is there.
+/// The account of one memory, whose pages count for the user until it is dropped.
 pub(crate) struct Account {
     user: Share<User, Sums>,
     pages: u64,
 }
 
-/// The right to one more window or part. It outlives the memory's descriptor.
+/// The right to one more window or part. It may outlive the memory's file descriptor.
 type UserClaim = Claim<Account, 3>;
 
 impl AsRef<Claimed<3>> for Account {
@@ -300,8 +310,9 @@ impl AsRef<Claimed<3>> for Account {
 }
 
 impl Account {
-    /// Of memory of so many pages that the calling process has pinned; none if it may pin without limit.
-    /// May sleep.
+    /// Creates the account of memory of `pages` pages that the calling process has pinned. `None`
+    /// if the process may pin without limit.
+    /// Context: may sleep.
     pub(crate) fn of_caller(users: &Arc<Users>, pages: u64) -> Result<Option<Arc<Self>>> {
         if pins_without_limit() {
             return Ok(None);
@@ -317,11 +328,11 @@ impl Account {
             })
         })?;
         user.pages.fetch_add(pages, Relaxed);
-        // Takes them off again if it can't be kept.
+        // If the allocation fails, the drop of `Self` subtracts the pages again.
         Ok(Arc::new(Self { user, pages }, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// So much more: EAGAIN if its user has too much then.
+    /// Claims `amounts` for the user. EAGAIN if the user would have too much.
     fn claim(self: &Arc<Self>, amounts: Amounts) -> Result<UserClaim> {
         let pinned = self.user.pages.load(Relaxed);
         let limits = [
@@ -341,7 +352,7 @@ impl Drop for Account {
     }
 }
 
-#[kunit_tests(scif_memory_account)]
+#[kunit_tests(scif_memory_pinned)]
 mod tests {
     use super::*;
 
@@ -350,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn each_page_is_in_so_many_windows_and_parts() -> Result {
+    fn windows_and_parts_per_pinned_page_are_limited() -> Result {
         let users = Users::new()?;
         let account = Account::of_user(&users, User::current(), 10)?;
         let mut windows = KVec::new();
@@ -358,7 +369,7 @@ mod tests {
             windows.push(account.claim([1, 10, 0])?, GFP_KERNEL)?;
         }
         assert!(refused(&account, [1, 1, 0]));
-        // What is refused counts for nothing, and what goes makes room.
+        // A refused claim counts for nothing, and a dropped one makes room.
         drop(windows.pop());
         drop(account.claim([1, 10, 0])?);
         assert!(refused(&account, [1, 11, 0]));
@@ -373,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_windows_however_much_memory_there_is() -> Result {
+    fn windows_per_user_are_limited_for_any_memory_size() -> Result {
         let users = Users::new()?;
         let account = Account::of_user(&users, User::current(), 1 << 20)?;
         let mut windows = KVVec::new();
         for _ in 0..MAX_WINDOWS {
             windows.push(account.claim([1, 1, 0])?, GFP_KERNEL)?;
         }
-        // Nor with other memory of the same user.
+        // Other memory of the same user gives it no more windows.
         let another = Account::of_user(&users, User::current(), 1 << 20)?;
         assert!(refused(&another, [1, 1, 0]));
         drop(windows.pop());
@@ -389,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_until_the_last_claim_has_gone() -> Result {
+    fn account_counts_until_its_last_claim_is_dropped() -> Result {
         let users = Users::new()?;
         let account = Account::of_user(&users, User::current(), 1)?;
         let claim = account.claim([1, 1, 0])?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ranges of the registered address space: red-black trees of them, by their starts, and the few that a transfer
-//! lies in.
+//! Ranges of the registered address space: red-black trees of them, by their starts, and the short
+//! list of entries that a transfer lies in.
 
 use crate::logic::address_space::Range;
 use kernel::{
@@ -11,18 +11,18 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What has a place in the registered address space, where nothing overlaps.
-pub(super) trait Placed {
+/// An entry with a range in the registered address space, where entries do not overlap.
+pub(super) trait HasRange {
     fn range(&self) -> Range;
 }
 
-impl<T: Placed> Placed for Arc<T> {
+impl<T: HasRange> HasRange for Arc<T> {
     fn range(&self) -> Range {
         (**self).range()
     }
 }
 
-/// The entry with the greatest key that is at most `key`.
+/// Returns the entry with the greatest key that is at most `key`.
 #[inline]
 fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
     match tree.cursor_lower_bound(&key) {
@@ -38,14 +38,14 @@ fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
     }
 }
 
-/// The entry that holds `offset`.
+/// Returns the entry that holds `offset`.
 #[inline]
-fn at<V: Placed>(tree: &RBTree<u64, V>, offset: u64) -> Option<&V> {
+fn at<V: HasRange>(tree: &RBTree<u64, V>, offset: u64) -> Option<&V> {
     at_or_before(tree, offset).filter(|entry| offset < entry.range().end())
 }
 
-/// The entry whose range holds all of `range`, and where in it that begins.
-pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<(&V, u64)> {
+/// Returns the entry whose range holds all of `range`, and the offset of `range` in it.
+pub(super) fn holder<V: HasRange>(tree: &RBTree<u64, V>, range: Range) -> Option<(&V, u64)> {
     let entry = at(tree, range.start())?;
     let whole = entry.range();
     whole
@@ -53,10 +53,11 @@ pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<(
         .then(|| (entry, range.start() - whole.start()))
 }
 
-/// Calls `f` with each entry that holds a part of what lies between `*from` and `end`, in order, where in the entry that
-/// part begins, and how long it is. Ends with its first error, or with `gap` at the first offset that no entry holds;
-/// `*from` is where to go on then.
-pub(super) fn cover<V: Placed>(
+/// Calls `f` with each entry that holds a part of the bytes between `*from` and `end`, in order.
+/// Passes the offset of this part in the entry, and its length. Stops with the first error of `f`,
+/// or with `gap` at the first offset that no entry holds. `*from` is then the offset at which to
+/// continue.
+pub(super) fn cover<V: HasRange>(
     tree: &RBTree<u64, V>,
     from: &mut u64,
     end: u64,
@@ -73,24 +74,25 @@ pub(super) fn cover<V: Placed>(
     Ok(())
 }
 
-/// Whether an entry holds any offset of `range`.
-pub(super) fn overlaps<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> bool {
-    // Of entries that do not overlap, the last one that starts before our end reaches furthest.
+/// Returns whether an entry holds any offset of `range`.
+pub(super) fn overlaps<V: HasRange>(tree: &RBTree<u64, V>, range: Range) -> bool {
+    // As entries do not overlap, the last one that starts before the end of `range` reaches
+    // furthest.
     let last = at_or_before(tree, range.end() - 1);
     last.is_some_and(|entry| entry.range().intersects(&range))
 }
 
-/// Whether an entry lies in `range` with a part of it only.
-pub(super) fn cuts<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> bool {
-    // Only the one at each edge can.
+/// Returns whether only a part of an entry lies in `range`.
+pub(super) fn cuts<V: HasRange>(tree: &RBTree<u64, V>, range: Range) -> bool {
+    // Only an entry at an edge of `range` can.
     [range.start(), range.end() - 1]
         .into_iter()
         .filter_map(|edge| at(tree, edge))
         .any(|entry| !range.contains(&entry.range()))
 }
 
-/// Takes the first entry out that begins in `range`, if all of it lies there.
-pub(super) fn take_inside<V: Placed>(tree: &mut RBTree<u64, V>, range: Range) -> Option<V> {
+/// Removes and returns the first entry that begins in `range`, if all of it lies there.
+pub(super) fn take_inside<V: HasRange>(tree: &mut RBTree<u64, V>, range: Range) -> Option<V> {
     let first = tree.cursor_lower_bound(&range.start())?.current().1.range();
     if range.contains(&first) {
         tree.remove(&first.start())
@@ -99,7 +101,7 @@ pub(super) fn take_inside<V: Placed>(tree: &mut RBTree<u64, V>, range: Range) ->
     }
 }
 
-/// Takes the entry with the least key out.
+/// Removes and returns the entry with the least key.
 pub(super) fn take_first<V>(tree: &mut RBTree<u64, V>) -> Option<V> {
     let first = *tree.cursor_front()?.current().0;
     tree.remove(&first)
@@ -109,7 +111,7 @@ pub(super) fn take_first<V>(tree: &mut RBTree<u64, V>) -> Option<V> {
 mod tests {
     use super::*;
 
-    impl Placed for Range {
+    impl HasRange for Range {
         fn range(&self) -> Range {
             *self
         }
@@ -119,7 +121,7 @@ mod tests {
         Range::from_parts(start, len).map_err(|_| EINVAL)
     }
 
-    /// Where there is something: 10 to 30 in two pieces, 40 to 50, and 100 to 200.
+    /// Entries from 10 to 30 in two pieces, from 40 to 50, and from 100 to 200.
     fn tree() -> Result<RBTree<u64, Range>> {
         let mut tree = RBTree::new();
         for (start, end) in [(100, 200), (20, 30), (10, 20), (40, 50)] {
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_range_is_none() {
+    fn invalid_range_is_refused() {
         assert!(Range::new(-1, 1).is_err());
         assert!(Range::new(0, 0).is_err());
         assert!(Range::new(i64::MAX, 1).is_err());
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_holds_all() -> Result {
+    fn holder_is_found_only_if_it_contains_the_whole_range() -> Result {
         let tree = tree()?;
         for (start, len, found) in [
             (10, 10, Some((10, 0))),
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_covered_up_to_the_first_gap() -> Result {
+    fn cover_stops_at_the_first_gap() -> Result {
         let tree = tree()?;
         for (start, len, parts, covered) in [
             (10, 10, &[(10, 0, 10)][..], Ok(())),
@@ -188,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn many_are_collected_a_few_at_a_time() -> Result {
+    fn collect_takes_a_limited_number_per_round() -> Result {
         let (mut next, mut rounds) = (0, 0);
-        let many = Few::collect(
+        let many = SmallList::collect(
             |_| GFP_KERNEL,
             |few| {
                 rounds += 1;
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_known() -> Result {
+    fn overlaps_and_cut_entries_are_detected() -> Result {
         let tree = tree()?;
         for (start, len, is_taken, is_cut) in [
             (0, 10, false, false),
@@ -233,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_taken_out_in_order() -> Result {
+    fn entries_inside_a_range_are_removed_in_order() -> Result {
         let mut tree = tree()?;
         let inside = range(15, 30)?;
-        // The first one begins before.
+        // The first entry begins before `inside`.
         assert!(take_inside(&mut tree, inside) == Some(range(20, 10)?));
         let inside = range(10, 40)?;
         assert!(take_inside(&mut tree, inside) == Some(range(10, 10)?));
@@ -250,29 +252,29 @@ mod tests {
     }
 }
 
-/// Has the caller pay for a list of so many elements: for [`Few::collect`].
+/// Has the caller's process pay for a list, whatever its length: for [`SmallList::collect`].
 pub(crate) fn paid_by_caller(_: usize) -> Flags {
     GFP_KERNEL_ACCOUNT
 }
 
-/// See [`Few::push`].
+/// The error of [`SmallList::push`] if there is no room.
 const NO_ROOM: Error = ENOBUFS;
 
-/// How many elements are pushed under one hold of a lock, at most.
+/// Most elements that are pushed under one hold of a lock.
 const AT_ONCE: usize = 32;
 
-/// A list that seldom has more than one element, which then takes no memory of its own: the windows that
-/// a transfer lies in.
-pub(crate) struct Few<T> {
-    // Nothing lies in `rest` as long as there is no `first`.
+/// A list of the windows that a transfer lies in. It seldom has more than one element, and one
+/// element needs no memory of its own.
+pub(crate) struct SmallList<T> {
+    // `rest` is empty as long as there is no `first`.
     first: Option<T>,
     rest: KVVec<T>,
-    /// How many may be pushed to `rest`, for which there is room.
+    /// Number of elements that may be pushed to `rest`, which has room for them.
     room: usize,
 }
 
-impl<T> Few<T> {
-    /// Without elements.
+impl<T> SmallList<T> {
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         Self {
             first: None,
@@ -281,7 +283,7 @@ impl<T> Few<T> {
         }
     }
 
-    /// With one element.
+    /// Creates a list of one element.
     pub(crate) const fn one(element: T) -> Self {
         Self {
             first: Some(element),
@@ -290,8 +292,10 @@ impl<T> Few<T> {
         }
     }
 
-    /// Has `find` push the elements, under a spinlock that others need. It is called again, and goes on, as long as there
-    /// was too little room for all. The memory is allocated without that lock; how, `flags` says of so many. May sleep.
+    /// Has `find` push the elements, under a spinlock that others need. Calls `find` again, to
+    /// continue, as long as there was too little room for all. Allocates memory without that lock,
+    /// with the flags that `flags` returns for a number of elements.
+    /// Context: may sleep.
     pub(crate) fn collect(
         flags: fn(usize) -> Flags,
         mut find: impl FnMut(&mut Self) -> Result,
@@ -308,8 +312,8 @@ impl<T> Few<T> {
         Ok(this)
     }
 
-    /// Appends an element: an error, which is for [`Self::collect`], if there is no room for it. Any context but for what
-    /// becomes of the element then.
+    /// Appends an element. Returns an error for [`Self::collect`] if there is no room.
+    /// Context: any in which the element may be dropped, as an error drops it.
     pub(crate) fn push(&mut self, element: T) -> Result {
         if self.first.is_none() {
             self.first = Some(element);
@@ -319,12 +323,13 @@ impl<T> Few<T> {
         self.rest.push_within_capacity(element).or(Err(NO_ROOM))
     }
 
-    /// All of them, in order.
+    /// Returns all elements, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         Iterator::chain(self.first.iter(), self.rest.iter())
     }
 
-    /// As a list for many. May sleep.
+    /// Returns the elements as an ordinary list.
+    /// Context: may sleep.
     pub(crate) fn into_list(self) -> Result<KVVec<T>> {
         let Some(first) = self.first else {
             return Ok(self.rest);
@@ -336,7 +341,7 @@ impl<T> Few<T> {
         Ok(list)
     }
 
-    /// The first one; the others are dropped.
+    /// Returns the first element, and drops the others.
     pub(crate) fn into_first(self) -> Option<T> {
         self.first
     }

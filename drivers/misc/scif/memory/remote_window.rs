@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One window of a peer: how it comes, extent by extent, and how much of a peer's memory this node remembers.
+//! One window of a peer: how it arrives, extent by extent, and the bounds on windows of one peer.
 //!
-//! How many windows a peer can make this node remember is bounded, and how many extents by the
-//! memory that it could describe with them: see [`Allowance`]. The peer is told those bounds, and which
-//! of its memory this node reaches ([`grant`]), and need not ask as long as it keeps to them.
+//! The number of windows that a peer can make this node remember is bounded. The number of extents
+//! is bounded by the memory that they could describe: see [`Allowance`]. The peer is told these
+//! bounds, and the part of its memory that this node reaches ([`grant`]). It need not ask while it
+//! keeps to them.
 
-use super::range_tree::Placed;
+use super::range_tree::HasRange;
 use crate::{
     arguments::UNLISTED,
     logic::{
@@ -20,14 +21,14 @@ use crate::{
             Message,
             Offer,
             Status,
-            WindowId, //
+            WindowId,
             EXTENTS_IN_ANNEX,
-            EXTENTS_IN_OFFER,
+            EXTENTS_IN_OFFER, //
         },
         window_set::{
             cut,
-            Seams, //
-            MOST_WINDOWS,
+            Seams,
+            MOST_WINDOWS, //
         }, //
     },
     peer::{
@@ -48,23 +49,23 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Windows of one peer: it can't make this node remember any number of them, nor of messages that they are
-/// released.
+/// Most windows of one peer that this node remembers. It bounds the messages of their release, too.
 pub(super) const MAX_WINDOWS: u64 = 1 << 17;
 
-/// How often a peer may register each of its pages before extents are counted against it.
+/// Number of times that a peer may register each of its pages before extents are counted against
+/// it.
 const REGISTRATIONS_PER_PAGE: u64 = 4;
 
-/// Extents that a peer may have registered however small its memory is.
+/// Extents that a peer may have registered, however small its memory is.
 const MIN_EXTENTS: u64 = 1 << 16;
 
-/// What one peer has made this node remember: how many windows, and extents of those.
+/// The numbers of windows, and of their extents, that one peer has made this node remember.
 pub(crate) type Remembered = Claimed<2>;
 
 /// The right to remember a window of a peer with its extents.
 pub(super) type Allowance = Claim<Remembered, 2>;
 
-/// How many extents this node remembers of a peer. The caller is inside the peer.
+/// Returns the number of extents that this node remembers of a peer. The caller is inside the peer.
 fn extents_limit(peer: &Peer) -> u64 {
     let pages = peer.path().reachable() >> PAGE_SHIFT;
     pages
@@ -72,7 +73,7 @@ fn extents_limit(peer: &Peer) -> u64 {
         .saturating_add(MIN_EXTENTS)
 }
 
-/// What a peer need not ask for. The caller is inside the peer.
+/// Returns the bounds within which a peer need not ask. The caller is inside the peer.
 pub(super) fn grant(peer: &Peer) -> Grant {
     Grant {
         from: peer.path().first_reachable(),
@@ -82,37 +83,41 @@ pub(super) fn grant(peer: &Peer) -> Grant {
     }
 }
 
-/// None if the peer has too many already. The caller is inside the peer.
+/// Claims one window with `extents` extents. `None` if the peer would have too many. The caller is
+/// inside the peer.
 pub(super) fn allow(peer: &Peer, remembered: &Arc<Remembered>, extents: u64) -> Option<Allowance> {
     Claim::new(remembered, [1, extents], [MAX_WINDOWS, extents_limit(peer)])
 }
 
-/// A window of a peer; its owner is told that it is released when the last reference is dropped.
+/// A window of a peer. When the last reference is dropped, this node tells the peer that the window
+/// is released.
 pub(crate) struct RemoteWindow {
     pub(crate) id: WindowId,
     pub(crate) range: Range,
     pub(crate) protection: u32,
-    /// Bus addresses of the peer, all within reach; none if it is not.
+    /// Bus addresses of the peer, all within reach. Empty if this node does not reach the window.
     pub(crate) extents: ExtentTable,
     peer: Arc<Peer>,
-    /// For the message that it is released; none if the peer hears of that in another way.
+    /// Memory for the message of the release. `None` if the peer learns of the release in another
+    /// way.
     pub(super) release: Option<Reservation>,
-    /// None only until it is refused.
+    /// The claim on this node's memory. `None` only in a window that will be refused.
     _allowance: Option<Allowance>,
 }
 
-/// By which a window is found that lies nowhere: none begins there.
+/// Returns the key of an unlisted window. No listed window begins at such an offset.
 pub(super) fn key_of_unlisted(id: WindowId) -> u64 {
     1 << 63 | u64::from(id.0)
 }
 
 impl RemoteWindow {
-    /// Whether it has a place in the address space, by which it is found.
+    /// Returns whether the window has a place in the address space, by which it is found.
     pub(super) fn is_listed(&self) -> bool {
         self.protection & UNLISTED == 0
     }
 
-    /// By which it is found: where it begins, unless it is not listed.
+    /// Returns the key by which the window is found: its start, or a key of its id if it is
+    /// unlisted.
     pub(super) fn key(&self) -> u64 {
         match self.is_listed() {
             true => self.range.start(),
@@ -120,12 +125,13 @@ impl RemoteWindow {
         }
     }
 
-    /// Whether this node gets there by itself.
+    /// Returns whether this node reaches the window by itself.
     pub(crate) fn is_reached(&self) -> bool {
         !self.extents.entries().is_empty()
     }
 
-    /// Drops a reference. If it was the last one, the owner is not told: the caller does it.
+    /// Drops a reference. Returns true if it was the last one: then the caller, and not the drop,
+    /// tells the owner of the release.
     pub(super) fn let_go(window: Arc<Self>) -> bool {
         let Some(mut window) = Arc::into_unique_or_drop(window) else {
             return false;
@@ -144,7 +150,7 @@ impl Drop for RemoteWindow {
     }
 }
 
-impl Placed for RemoteWindow {
+impl HasRange for RemoteWindow {
     fn range(&self) -> Range {
         self.range
     }
@@ -153,17 +159,17 @@ impl Placed for RemoteWindow {
 /// A part of a transfer or a mapping that lies in one remote window.
 pub(crate) struct RemotePiece {
     pub(crate) window: Arc<RemoteWindow>,
-    /// Where in the window it begins.
+    /// Offset of the part in the window.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-/// For how many of the extents that are offered there is room at once.
+/// Most offered extents for which memory is reserved at once.
 const SOON: u32 = 1 << 14;
 
 const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
 
-/// How many of the extents of an offer are in its annex.
+/// Returns the number of an offer's extents that are in its annex.
 pub(crate) fn in_annex(offer: &Offer) -> usize {
     (offer.extents as usize)
         .saturating_sub(EXTENTS_IN_OFFER)
@@ -172,22 +178,24 @@ pub(crate) fn in_annex(offer: &Offer) -> usize {
 
 /// A window that the peer offers, until all of its extents have come.
 ///
-/// What is contiguous for the owner need not be so for this end, whose bridge may have several memory windows: an
-/// extent is cut where that is so, and then everything that lies in one is contiguous here. Who offers memory
-/// passes each such place once, so the cuts are few; more of them are out of reach.
+/// Memory that is contiguous for the owner need not be so for this end, whose bridge may have
+/// several memory windows. An extent is cut where two of them meet, so that each extent is
+/// contiguous here. Offered memory passes each such place once, so the cuts are few. A window with
+/// more cuts counts as out of reach.
 pub(super) struct IncomingWindow {
-    /// With the extents that have come.
+    /// The window with the extents that have come.
     pub(super) window: RemoteWindow,
     pub(super) missing: u32,
-    /// How many extents were cut.
+    /// Number of cuts.
     cuts: u32,
     pub(super) status: Status,
-    /// The owner waits for an answer.
+    /// Whether the owner waits for an answer.
     pub(super) wants_answer: bool,
 }
 
 impl IncomingWindow {
-    /// Nothing of it has come. May sleep.
+    /// Creates a window of which no extent has come.
+    /// Context: may sleep.
     pub(super) fn new(
         peer: &Arc<Peer>,
         offer: &Offer,
@@ -197,12 +205,12 @@ impl IncomingWindow {
         let release = Reservation::new(GFP_KERNEL).ok();
         let status = match (&allowance, &release) {
             (Some(_), Some(_)) => Status::Done,
-            // The answer says it, which takes no memory.
+            // The answer, which takes no memory, tells the owner.
             _ => Status::NoMemory,
         };
         let mut extents = ExtentTable::default();
         if status == Status::Done {
-            // Without, the table only grows in more steps.
+            // A failure does no harm: the table then grows in more steps.
             let soon = offer.extents.min(SOON) as usize;
             let _ = extents.entries.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
@@ -224,7 +232,8 @@ impl IncomingWindow {
         }
     }
 
-    /// So many extents have come. The caller is inside the peer. May sleep.
+    /// Adds `count` extents that have come. The caller is inside the peer.
+    /// Context: may sleep.
     pub(super) fn take(
         &mut self,
         channel: &Channel,
@@ -249,7 +258,7 @@ impl IncomingWindow {
                 self.add(extent, seams)?;
             }
         }
-        // The last one of before may have become longer.
+        // The last extent of an earlier part may have become longer.
         let entries = self.window.extents.entries();
         let new = entries.get(before.saturating_sub(1)..);
         if !channel.path().reaches(new.unwrap_or_default()) {
@@ -258,7 +267,7 @@ impl IncomingWindow {
         Ok(())
     }
 
-    /// Adds an extent, in as many parts as it takes.
+    /// Adds an extent, cut into as many parts as needed.
     fn add(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
         for (index, part) in cut(extent, seams).enumerate() {
             self.cuts += u32::from(index > 0);
@@ -267,7 +276,7 @@ impl IncomingWindow {
                 break;
             }
             let extents = &mut self.window.extents;
-            // There is room for extents that are whole.
+            // The caller has reserved room for uncut extents only.
             if extents.entries.reserve(1, GFP_KERNEL).is_err() {
                 self.status = Status::NoMemory;
                 break;

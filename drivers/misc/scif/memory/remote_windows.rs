@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the other end of a channel has registered, as this end sees it.
+//! Windows that the other end of a channel has registered, as this end sees them.
 //!
-//! The owner pushes a window as an offer followed by its extents. Everything in them is the peer's
-//! word and checked: ranges, protection, the sum of the lengths, and that each extent is within
-//! reach. A window without extents is one that this end does not reach by itself (`rma/staging.rs`). An offer that makes no sense ends the relation to the peer; one that can't be served (no
-//! memory, out of reach) is answered so. An owner that keeps to what it was granted does not wait for
-//! an answer: so a window can be there that this end has not looked at. Whoever finds none looks again
-//! when all has been handled that the peer has said ([`RemoteWindows::cover_now`]); and if one was lost
-//! for lack of memory, he is told that, and not that there is none.
+//! The owner sends a window as an offer followed by its extents. All of it is the peer's word and
+//! is checked: ranges, protection, the sum of the lengths, and that each extent is within reach. A
+//! window without extents is one that this end does not reach by itself (`rma/staging.rs`). An
+//! offer that makes no sense ends the session. An offer that can't be served (no memory, out of
+//! reach) is answered so.
 //!
-//! A window that was revoked can't be found any more. The owner is told that it is released when
-//! the last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
+//! An owner that keeps to its grant does not wait for an answer. So a window may be registered
+//! whose offer this end has not handled. A caller that finds no window tries again after all
+//! messages of the peer were handled ([`RemoteWindows::cover_now`]). If a window was lost for lack
+//! of memory, the caller gets ENOMEM, and not the error for a missing window.
 //!
-//! Lock: `tables` is a spinlock, as the control work takes it; nothing is called under it.
+//! A revoked window can't be found any more. The owner is told that the window is released when the
+//! last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
+//!
+//! Lock: `tables` is a spinlock, as the control work takes it. No function of another part is
+//! called under it.
 
 use super::{
     range_tree::{
@@ -22,7 +26,7 @@ use super::{
         overlaps,
         paid_by_caller,
         take_first,
-        Few, //
+        SmallList, //
     },
     remote_window::{
         allow,
@@ -48,8 +52,8 @@ use crate::{
             Message,
             Offer,
             Status,
-            WindowId, //
-            EXTENTS_IN_OFFER,
+            WindowId,
+            EXTENTS_IN_OFFER, //
         }, //
     },
     peer::{
@@ -74,18 +78,20 @@ use kernel::{
     time::Delta,
 };
 
-/// How long `mmap` waits until all is handled that the peer has said.
+/// Time that `mmap` waits until all messages of the peer were handled.
 const MMAP_LIMIT: Delta = Delta::from_millis(500);
 
 #[derive(Default)]
 struct Tables {
-    /// By their [`keys`](RemoteWindow::key).
+    /// The windows by their [`keys`](RemoteWindow::key).
     windows: RBTree<u64, Arc<RemoteWindow>>,
-    /// Whose extents are still coming: an owner that offers windows sends those of one after those of another.
+    /// The window whose extents are still coming. There is one at most, as an owner sends the
+    /// extents of one window after those of another.
     incoming: Option<IncomingWindow>,
-    /// A window is missing for lack of memory whose owner thinks that it is there.
+    /// Whether a window is missing for lack of memory, while its owner thinks that it is
+    /// registered.
     lacking: bool,
-    /// The channel is closed: nothing comes in any more.
+    /// Whether the channel is closed, so that no more windows are taken.
     closed: bool,
 }
 
@@ -99,7 +105,8 @@ pub(crate) struct RemoteWindows {
 }
 
 impl RemoteWindows {
-    /// None yet; what comes counts as `remembered`. May sleep.
+    /// Creates an empty set of windows. New windows count against `remembered`.
+    /// Context: may sleep.
     pub(crate) fn new(channel: &Arc<Channel>, remembered: &Arc<Remembered>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -111,11 +118,17 @@ impl RemoteWindows {
         )
     }
 
-    /// The windows that hold all of `range`, of those that the peer has registered by now. Errors as
-    /// [`Self::cover`]. Killable; not for handlers of messages, see [`Peer::wait_for_handled`].
+    /// Returns the windows that hold all of `range`, including those that the peer has registered
+    /// by now. Errors as for [`Self::cover`]. For handlers of messages see
+    /// [`Peer::wait_for_handled`].
     ///
     /// [`Peer::wait_for_handled`]: crate::peer::Peer::wait_for_handled
-    pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
+    /// Context: may sleep, killable, not in handlers of messages.
+    pub(crate) fn cover_now(
+        &self,
+        range: Range,
+        protection: u32,
+    ) -> Result<SmallList<RemotePiece>> {
         match self.cover(range, protection, paid_by_caller) {
             Err(ENXIO) => {
                 self.channel.wait_for_handled()?;
@@ -125,17 +138,22 @@ impl RemoteWindows {
         }
     }
 
-    /// The windows that hold all of `range`. ENXIO for a gap, or ENOMEM if there may be one for lack of
-    /// memory, EACCES if one of them does not allow `protection`.
+    /// Returns the windows that hold all of `range`.
+    ///
+    /// # Errors
+    ///
+    /// - ENXIO: there is a gap.
+    /// - ENOMEM: there is a gap, maybe for lack of memory.
+    /// - EACCES: a window does not allow `protection`.
     pub(crate) fn cover(
         &self,
         range: Range,
         protection: u32,
         flags: fn(usize) -> Flags,
-    ) -> Result<Few<RemotePiece>> {
+    ) -> Result<SmallList<RemotePiece>> {
         let (mut from, end) = (range.start(), range.end());
-        // On an error they are let go after the lock.
-        Few::collect(flags, |pieces| {
+        // On an error, the references are dropped after the lock is released.
+        SmallList::collect(flags, |pieces| {
             let tables = self.tables.lock();
             let gap = if tables.lacking { ENOMEM } else { ENXIO };
             range_tree::cover(
@@ -157,17 +175,17 @@ impl RemoteWindows {
         })
     }
 
-    /// The window that holds all of `range`, and where in it that begins: none if there is none, or none that allows
-    /// `protection`.
+    /// Returns the window that holds all of `range`, and the offset of `range` in it. `None` if
+    /// there is none, or if it does not allow `protection`.
     pub(crate) fn holder(&self, range: Range, protection: u32) -> Option<(Arc<RemoteWindow>, u64)> {
         let tables = self.tables.lock();
         let (window, offset) = holder(&tables.windows, range)?;
         (window.protection & protection == protection).then(|| (window.clone(), offset))
     }
 
-    /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
-    /// does not allow that. The caller may be in `mmap`, for which others wait: so it does not wait long for a peer that
-    /// keeps this node from handling what it says.
+    /// Returns windows as [`Self::cover_now`] does, for a use that is longer than a transfer.
+    /// EACCES if a window does not allow that. The caller may be in `mmap`, for which other tasks
+    /// wait. So it does not wait long for a peer that keeps this node from handling its messages.
     pub(crate) fn cover_for_long(
         &self,
         range: Range,
@@ -189,12 +207,13 @@ impl RemoteWindows {
         pieces.into_list()
     }
 
-    /// Takes away a window that lies nowhere, if the peer has offered one with this id.
+    /// Removes and returns the unlisted window with this id, if the peer has offered one.
     pub(crate) fn take_unlisted(&self, id: WindowId) -> Option<Arc<RemoteWindow>> {
         self.tables.lock().windows.remove(&key_of_unlisted(id))
     }
 
-    /// Lets go of all windows, for good. May sleep.
+    /// Releases all windows, for good.
+    /// Context: may sleep.
     pub(crate) fn forget_all(&self) {
         let take_one = || {
             let mut tables = self.tables.lock();
@@ -202,16 +221,16 @@ impl RemoteWindows {
             take_first(&mut tables.windows)
         };
         while let Some(window) = take_one() {
-            // Without the lock.
+            // Drops the window without the lock.
             drop(window);
         }
         let incoming = self.tables.lock().incoming.take();
         drop(incoming);
     }
 
-    // ----- what the peer says; called by the control work --------------------------------------
+    // ----- messages of the peer; called by the control work ------------------------------------
 
-    /// A window is offered.
+    /// Handles the offer of a window.
     pub(crate) fn offered(
         &self,
         offer: Offer,
@@ -236,12 +255,12 @@ impl RemoteWindows {
         self.go_on(incoming)
     }
 
-    /// More extents of an offered window.
+    /// Handles further extents of an offered window.
     pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
         let mut tables = self.tables.lock();
         if tables.closed {
             drop(tables);
-            // A part that came before the end may have found no memory to say that later.
+            // An earlier part may have found no memory to send this release later.
             let peer = self.channel.peer();
             peer.answer(&Message::WindowReleased { window: id });
             return Ok(());
@@ -251,12 +270,12 @@ impl RemoteWindows {
         drop(tables);
         let mut incoming =
             incoming.ok_or("it sends extents of a window that it has not offered")?;
-        // Without the lock, as it allocates.
+        // Runs without the lock, as it allocates.
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         self.go_on(incoming)
     }
 
-    /// Takes the window if all of it is there, else keeps it until more comes.
+    /// Takes the window if all of its extents have come, else stores it until more come.
     fn go_on(&self, incoming: IncomingWindow) -> Result<(), Violation> {
         if incoming.missing == 0 {
             return self.complete(incoming);
@@ -264,7 +283,7 @@ impl RemoteWindows {
         let mut tables = self.tables.lock();
         if tables.closed {
             drop(tables);
-            // The peer is told that it is released, or that there was no memory for it.
+            // The peer is told that the window is released, or that there was no memory for it.
             return match incoming.status {
                 Status::Done => Ok(()),
                 _ => self.complete(incoming),
@@ -286,8 +305,10 @@ impl RemoteWindows {
             incoming.window.release = None;
             incoming.status
         };
-        // A peer that has not asked hears of lost windows only; of a closed end it hears anyway.
-        if !wants_answer && matches!(status, Status::Done | Status::Unknown) {
+        // An owner whose window is `Unknown` hears next that this end is closed. Any other answer
+        // would tell it that the memory is out of reach. An owner that wants no answer is told of
+        // lost windows only.
+        if status == Status::Unknown || (!wants_answer && status == Status::Done) {
             return Ok(());
         }
         if !wants_answer && listed {
@@ -304,7 +325,7 @@ impl RemoteWindows {
         Ok(())
     }
 
-    /// Keeps a window of which all is there.
+    /// Stores a complete window.
     fn keep(&self, mut window: RemoteWindow) -> Result<Status, Violation> {
         if window.is_reached() && window.extents.len() != window.range.len() {
             return Err("it sends extents that do not fill the window");
@@ -312,12 +333,13 @@ impl RemoteWindows {
         let place = UniqueArc::new_uninit(GFP_KERNEL);
         let node = RBTreeNodeReservation::new(GFP_KERNEL);
         let (Ok(place), Ok(node)) = (place, node) else {
-            // The answer says it.
+            // The answer tells that the window is not held, so no release is sent.
             window.release = None;
             return Ok(Status::NoMemory);
         };
         let window = Arc::<RemoteWindow>::from(place.write(window));
-        // The lock goes before the window, which is released if it is not kept.
+        // Declared after `window`, so that a window that is not stored is released without the
+        // lock.
         let mut tables = self.tables.lock();
         if tables.closed {
             // The peer, which hears that this end is closed, does not wait for an answer.
@@ -330,12 +352,12 @@ impl RemoteWindows {
         if is_taken {
             return Err("it offers windows that overlap");
         }
-        // None is there.
+        // No entry is replaced.
         tables.windows.insert(node.into_node(window.key(), window));
         Ok(Status::Done)
     }
 
-    /// A window was unregistered by its owner.
+    /// Handles the owner's revocation of a window.
     pub(crate) fn revoked(&self, id: WindowId, offset: u64) {
         let released = self.take_out(id, offset);
         if let Ok(target) = self.channel.remote() {
@@ -347,7 +369,7 @@ impl RemoteWindows {
         }
     }
 
-    /// Says whether nobody uses the window.
+    /// Removes a window. Returns whether it is released, as nothing uses it.
     fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
         let incoming = &mut tables.incoming;

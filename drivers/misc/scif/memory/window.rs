@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One window: memory of this node that the peer may reach, and where it lies.
+//! One window: memory of this node that the peer may reach, and its range.
 //!
-//! # Its life
+//! # Life of a window
 //!
-//! *offered* (the peer has not answered, which is waited for if it has not granted the window
-//! beforehand) -> *active* -> *revoked* (unregistered, or its channel closed) -> gone. A revoked window can't be found
-//! any more, but keeps its pages and its place in the address space as long as somebody refers to it: `exports.rs` does
-//! until the peer has released it or is lost, transfers of this end do until they have ended.
+//! *offered*: the peer has not answered the offer. The owner waits for the answer if the peer has
+//! not granted the window beforehand.
+//!
+//! *active*: the window can be found.
+//!
+//! *revoked*: the window was unregistered, or its channel closed. It can't be found any more, but
+//! keeps its pages and its range of the address space as long as there are references. `exports.rs`
+//! has one until the peer has released the window or is lost. Transfers of this end have one until
+//! they are complete.
+//!
+//! *gone*: the last reference was dropped.
 
 use super::{
     local::{
@@ -15,8 +22,8 @@ use super::{
         LocalMemory, //
     },
     pinned::Exported,
-    range_tree::Placed,
-    windows::Place, //
+    range_tree::HasRange,
+    windows::RegisteredRange, //
 };
 use crate::{
     arguments::{
@@ -57,25 +64,25 @@ use kernel::{
 pub(crate) struct Window {
     pub(crate) id: WindowId,
     pub(crate) protection: u32,
-    /// Which of its bytes are written to for a peer that does not reach them.
+    /// Bytes of the window that this node writes to for a peer that does not reach them.
     pub(crate) delivered_to: Range,
-    /// How many words say to the peer where its memory lies.
+    /// Number of words that tell the peer where the memory lies.
     pub(super) packed_extents: u32,
-    // What the peer sees goes before the pages.
+    // Dropped before the pages, as the peer reaches them through the export.
     export: Exported,
     pub(crate) memory: LocalMemory,
     /// The peer's answer to the offer.
     answer: SetOnce<Status>,
-    /// For the message that it is revoked; none once it is.
+    /// Memory for the message that revokes the window. `None` once the window is revoked.
     #[pin]
     revocation: SpinLock<Option<Reservation>>,
-    // After the pages: who waits for the place waits for them.
-    pub(crate) place: Place,
+    // Dropped after the pages, so that a waiter for the range waits for the pages, too.
+    pub(crate) registered: RegisteredRange,
 }
 
-impl Placed for Window {
+impl HasRange for Window {
     fn range(&self) -> Range {
-        self.place.range
+        self.registered.range
     }
 }
 
@@ -85,7 +92,8 @@ impl Holder for Window {
     }
 }
 
-/// Words that say to the peer where memory lies, each for as much as can be; none for what no word can say.
+/// Returns the words that tell the peer where memory lies, each for as much as it can describe.
+/// `None` for memory that no word can describe.
 fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
     let page_shift = PAGE_SHIFT as u32;
     let longest = extents::max_packed_len(page_shift);
@@ -97,17 +105,19 @@ fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
 }
 
 impl Window {
-    /// A window that nobody knows of yet, of which these bytes are `delivered_to`. The peer may not reach it: then it has no extents. EINVAL if the memory is not as large as its place. May
-    /// sleep.
+    /// Creates a window that is offered to no peer yet, of which these bytes are `delivered_to`. A
+    /// window that the peer does not reach has no extents. EINVAL if the memory is not as large as
+    /// its range.
+    /// Context: may sleep.
     pub(super) fn new(
         id: WindowId,
-        place: Place,
+        registered: RegisteredRange,
         protection: u32,
         memory: LocalMemory,
         delivered_to: Range,
         export: Exported,
     ) -> Result<Arc<Self>> {
-        if export.is_reached() && export.addresses().len() != place.range.len() {
+        if export.is_reached() && export.addresses().len() != registered.range.len() {
             return Err(EINVAL);
         }
         let packed_extents = u32::try_from(packed(&export).count())?;
@@ -122,25 +132,26 @@ impl Window {
                 memory,
                 answer: SetOnce::new(),
                 revocation <- new_spinlock!(Some(revocation), "Window::revocation"),
-                place,
+                registered,
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
-    /// Packed extents for the peer.
+    /// Returns the packed extents for the peer.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
         packed(&self.export)
     }
 
-    /// Whether all of its memory lies among these `len` addresses from `from` on.
+    /// Returns whether all of the memory lies among the `len` addresses from `from` on.
     pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
         let end = from.saturating_add(len);
         let mut extents = self.export.addresses().entries().iter();
         extents.all(|Entry { extent, .. }| extent.address() >= from && extent.end() <= end)
     }
 
-    /// How far it has got, in a word for users. Any context but interrupts.
+    /// Returns the state of the window, in a word for users.
+    /// Context: any but interrupts.
     pub(crate) fn state(&self) -> &'static str {
         match self.answer.as_ref() {
             _ if self.revocation.lock().is_none() => "revoked",
@@ -150,31 +161,40 @@ impl Window {
         }
     }
 
-    /// What the peer may do, in a word for users.
+    /// Returns the peer's rights, in a word for users.
     pub(crate) fn protection_name(&self) -> &'static str {
-        // By the numbers of the flags.
+        // Indexed by the values of the flags.
         let names = ["--", "r-", "-w", "rw"];
         let number = self.protection & (PROTECTION_READ | PROTECTION_WRITE);
         names.get(number as usize).copied().unwrap_or("--")
     }
 
-    /// Whether the peer gets there by itself.
+    /// Returns whether the peer reaches the window by itself.
     pub(crate) fn is_reached(&self) -> bool {
         self.export.is_reached()
     }
 
-    /// It can't be found (any more). Returns the memory of the message that says so, the first time.
+    /// Takes the memory of the message that revokes the window, which can't be found any more, or
+    /// never could. Returns it the first time only; from then on the window is revoked.
     pub(super) fn take_revocation(&self) -> Option<Reservation> {
         self.revocation.lock().take()
     }
 
-    /// The peer has answered the offer, or need not. Only the first time counts; says whether it was.
+    /// Sets the answer to the offer, which the peer has given or need not give. Only the first call
+    /// counts. Returns whether this was the first.
     pub(super) fn set_answer(&self, status: Status) -> bool {
         self.answer.populate(status)
     }
 
-    /// The answer, once it is there: ENOMEM if the peer has no memory to keep track of it, EAGAIN if
-    /// it can't reach it, or EOPNOTSUPP for memory of a device, which the peer never will. Any context.
+    /// Returns the answer, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// - ENOMEM: the peer has no memory to keep track of the window.
+    /// - EAGAIN: the peer can't reach the window.
+    /// - EOPNOTSUPP: the window is memory of a device, which the peer never reaches.
+    ///
+    /// Context: any.
     pub(super) fn answer(&self) -> Option<Result> {
         Some(match self.answer.copy()? {
             Status::Done => Ok(()),

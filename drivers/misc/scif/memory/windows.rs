@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one end of a channel has registered: memory of this node that the other end may reach.
+//! Windows that one end of a channel has registered: memory of this node that the other end may
+//! reach.
 //!
-//! A window has its pages exported, so that the peer reaches them, and is pushed to the peer once, as
-//! extents. It is mapped for the DMA engine when this end uses it as the local side of a transfer.
-//! `register` returns when the peer has taken it, or finds it by looking: whoever gets a message that
-//! was sent afterwards finds the window that it speaks of. The life of a window is in `window.rs`.
-//!
-//! Lock: `active` is a spinlock, as the control work takes it; nothing is called under it.
+//! The pages of a window are exported, so that the peer reaches them. The window is sent to the
+//! peer once, as extents. It is mapped for the DMA engine when this end uses it as the local side
+//! of a transfer. `register` returns when the peer has taken the window, or will find it when it
+//! handles its control messages. So a receiver of a later message finds the window that the message
+//! speaks of. `window.rs` tells the life of a window.
 
 mod register;
 mod unlisted;
@@ -23,7 +23,7 @@ use super::{
         self,
         holder,
         take_first,
-        Few, //
+        SmallList, //
     },
     window::Window, //
 };
@@ -68,31 +68,31 @@ use kernel::{
     },
 };
 
-/// Where windows are placed that have no offset of their own choice: away from the small offsets
-/// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.
+/// First offset of windows without an offset of their own choice, away from the small offsets that
+/// programs like to fix. Both ends start here, so symmetric programs get equal offsets.
 const FIRST_OFFSET: u64 = 1 << 32;
 
-/// How long who has lent memory waits for a peer to let go of it.
+/// Time that a lender of memory waits for a peer to release it.
 const LENT_TIMEOUT: Delta = Delta::from_secs(10);
-const DOES_NOT_LET_GO: &str = "it does not let go of memory that was lent";
+const DOES_NOT_LET_GO: &str = "it does not release memory that was lent to it";
 const RELEASE_INTERVAL: Delta = Delta::from_millis(2);
 
-/// Where a window lies, until this is dropped, which may sleep.
-pub(crate) struct Place {
+/// The range of a window, which is reserved until this is dropped. The drop may sleep.
+pub(crate) struct RegisteredRange {
     pub(crate) owner: Arc<Windows>,
-    /// In the registered address space, unless it is not listed.
+    /// Range in the registered address space, if the window is listed.
     pub(crate) range: Range,
-    /// Whether it lies there, and not nowhere.
+    /// Whether the window has a range in the registered address space.
     pub(super) is_listed: bool,
-    /// None of one that is not listed.
+    /// The user's share that the window takes. `None` if it is not listed.
     pub(super) _share: Option<FairShare>,
 }
 
-impl Drop for Place {
+impl Drop for RegisteredRange {
     fn drop(&mut self) {
         let owner = &self.owner;
         if self.is_listed {
-            owner.places.give_back(self.range.start() as usize);
+            owner.ranges.give_back(self.range.start() as usize);
             owner.bytes.fetch_sub(self.range.len(), Relaxed);
             owner.count.fetch_sub(1, Relaxed);
         } else {
@@ -102,19 +102,18 @@ impl Drop for Place {
     }
 }
 
-/// How many windows there are, those included that only wait for their last use, and how long they
-/// are all together.
+/// Number of windows, and their total length. Windows that only wait for their last use count, too.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct WindowTotals {
     pub(crate) windows: u64,
     pub(crate) bytes: u64,
 }
 
 #[derive(Default)]
 struct Active {
-    /// The windows that can be found.
+    /// The windows that can be found, by their offsets.
     windows: RBTree<u64, Arc<Window>>,
-    /// The channel is closed: no new windows.
+    /// Whether the channel is closed, so that no windows are added.
     closed: bool,
 }
 
@@ -125,32 +124,33 @@ pub(crate) struct Windows {
     exports: Arc<Exports>,
     reclaim: Arc<dyn Reclaim>,
     used: Atomic<bool>,
-    /// Whether there ever was one whose memory is only lent: its owner, who can't be told that it is
-    /// in use, has to wait until it is not.
+    /// Whether memory of any window was only lent. The lender can't be told that its memory is in
+    /// use, so it waits until the memory is not.
     lent: Atomic<bool>,
-    /// The bytes that are taken, by offered, active and revoked windows.
+    /// The ranges taken by offered, active and revoked windows.
     #[pin]
-    places: RangeAllocator,
-    /// How many windows have those, and how long they are all together.
+    ranges: RangeAllocator,
+    /// Number of these windows, and their total length.
     count: Atomic<u64>,
     bytes: Atomic<u64>,
-    /// Where to look for a free place first.
+    /// Offset at which the search for a free range begins.
     next: Atomic<u64>,
-    /// How many there are that lie nowhere.
+    /// Number of windows that are not listed.
     unlisted: Atomic<usize>,
     #[pin]
     active: SpinLock<Active>,
-    /// Who offers a window to the peer.
+    /// Held by the caller that offers a window to the peer.
     #[pin]
     offering: CallLock,
-    /// How often the peer was told that a window is revoked, and how often it has said that it begins no new uses: in
-    /// the same order.
+    /// Number of revocations sent to the peer, and number of its answers that it begins no new
+    /// uses. The answers come in the order of the revocations.
     revocations: Atomic<u64>,
     revoked: Atomic<u64>,
 }
 
 impl Windows {
-    /// No windows yet. May sleep.
+    /// Creates an empty set of windows.
+    /// Context: may sleep.
     pub(crate) fn new(
         channel: &Arc<Channel>,
         exports: &Arc<Exports>,
@@ -163,7 +163,7 @@ impl Windows {
                 reclaim,
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
-                places <- RangeAllocator::new(),
+                ranges <- RangeAllocator::new(),
                 count: Atomic::new(0),
                 bytes: Atomic::new(0),
                 next: Atomic::new(FIRST_OFFSET),
@@ -177,16 +177,16 @@ impl Windows {
         )
     }
 
-    // ----- places ------------------------------------------------------------------------------
+    // ----- ranges ------------------------------------------------------------------------------
 
-    /// Takes a place: at `offset` if `fixed`, else the first one from there on, else the first one of all. EAGAIN if the
-    /// caller's user has its share of windows.
-    fn take_place(self: &Arc<Self>, offset: i64, len: u64, fixed: bool) -> Result<Place> {
+    /// Takes a range: at `offset` if `fixed`, else the first free one from `offset` on, else the
+    /// first free one of all. EAGAIN if the caller's user has its share of windows.
+    fn take_range(self: &Arc<Self>, offset: i64, len: u64, fixed: bool) -> Result<RegisteredRange> {
         let mut range = Range::new(offset, len).map_err(|_| EINVAL)?;
         let share = self.exports.shares.take()?.ok_or(EAGAIN)?;
         if fixed {
             let taken = range.start() as usize..range.end() as usize;
-            self.places.take_these(taken, GFP_KERNEL_ACCOUNT)?;
+            self.ranges.take_these(taken, GFP_KERNEL_ACCOUNT)?;
         } else {
             let hint = match range.start() & !(PAGE_SIZE as u64 - 1) {
                 0 => self.next.load(Relaxed),
@@ -194,7 +194,7 @@ impl Windows {
             };
             let from = |first| {
                 let all = first as usize..LIMIT as usize;
-                self.places.take(len as usize, all, GFP_KERNEL_ACCOUNT)
+                self.ranges.take(len as usize, all, GFP_KERNEL_ACCOUNT)
             };
             let start = from(hint).or_else(|_| from(0)).map_err(|_| ENOMEM)?;
             range = Range::from_parts(start as u64, len).map_err(|_| ENOMEM)?;
@@ -204,7 +204,7 @@ impl Windows {
         }
         self.count.fetch_add(1, Relaxed);
         self.bytes.fetch_add(len, Relaxed);
-        Ok(Place {
+        Ok(RegisteredRange {
             owner: self.clone(),
             range,
             is_listed: true,
@@ -212,26 +212,29 @@ impl Windows {
         })
     }
 
-    /// How many there are, and how long. Any context.
-    pub(crate) fn held(&self) -> Held {
-        Held {
+    /// Returns the number of windows and their total length.
+    /// Context: any.
+    pub(crate) fn totals(&self) -> WindowTotals {
+        WindowTotals {
             windows: self.count.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
         }
     }
 
-    /// Whether there ever was a window.
-    pub(crate) fn were_used(&self) -> bool {
+    /// Returns whether there ever was a window.
+    pub(crate) fn have_resources(&self) -> bool {
         self.used.load(Relaxed)
     }
 
-    /// Whether memory is lent. Any context.
+    /// Returns whether memory of a window was lent.
+    /// Context: any.
     pub(crate) fn are_lent(&self) -> bool {
         self.lent.load(Relaxed)
     }
 
-    /// If memory is lent, waits until the peer, which has been told, has answered: who has lent it takes
-    /// it back then. One that does not answer is lost. Says whether any is lent.
+    /// If memory is lent, waits until the peer has `answered` the caller's message. The lender then
+    /// takes the memory back. A peer that does not answer counts as lost. Returns whether memory is
+    /// lent.
     pub(crate) fn wait_if_lent(
         &self,
         waiters: &WaitQueue,
@@ -247,8 +250,10 @@ impl Windows {
         true
     }
 
-    /// Waits as long as the peer, which has been told, `is_held`s memory that is lent. One that does not
-    /// let go of it is lost, and if it can still reach it then, the log says so. May sleep.
+    /// Waits while the peer, which has been told to release it, `is_held`s lent memory. A peer that
+    /// does not release it counts as lost. If the peer can still reach the memory after that, the
+    /// log says so.
+    /// Context: may sleep.
     fn wait_for_release(&self, is_held: impl Fn() -> bool) {
         let waited = |limit: Delta| {
             let started = Instant::<Monotonic>::now();
@@ -266,26 +271,28 @@ impl Windows {
         self.channel.fail(DOES_NOT_LET_GO);
         if !waited(LENT_TIMEOUT) && self.channel.may_log() {
             pr_warn!(
-                "node {} may still write to memory that was lent\n",
+                "node {} may still write to memory of a kernel client, which the client takes back now\n",
                 self.channel.node()
             );
         }
     }
 
-    /// If memory was lent, waits until the peer can't reach it, and fails the peer after ten seconds. May sleep.
+    /// If memory was lent, waits until the peer can't reach it, and fails the peer after ten
+    /// seconds.
+    /// Context: may sleep.
     pub(crate) fn wait_until_unreachable(&self) {
         if self.are_lent() {
             self.wait_for_release(|| self.exports.any_unheld(self));
         }
     }
 
-    /// Makes the window findable, by what was reserved for that; not if the channel was closed before it came to that.
+    /// Makes the window findable, using `reservation`. ECONNRESET if the channel was closed before.
     fn activate(
         &self,
         window: &Arc<Window>,
         reservation: RBTreeNodeReservation<u64, Arc<Window>>,
     ) -> Result {
-        let node = reservation.into_node(window.place.range.start(), window.clone());
+        let node = reservation.into_node(window.registered.range.start(), window.clone());
         let mut active = self.active.lock();
         if active.closed {
             return Err(ECONNRESET);
@@ -296,17 +303,22 @@ impl Windows {
 
     // ----- use ---------------------------------------------------------------------------------
 
-    /// The windows that hold all of `range`, each taken into use. ENXIO for a gap, EACCES if one
-    /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
+    /// Returns the windows that hold all of `range`, and takes a reference to each. The caller is
+    /// inside the peer as long as it has them.
+    ///
+    /// # Errors
+    ///
+    /// - ENXIO: there is a gap.
+    /// - EACCES: a window does not allow `protection`.
     pub(crate) fn cover(
         &self,
         range: Range,
         protection: u32,
         flags: fn(usize) -> Flags,
-    ) -> Result<Few<LocalPiece>> {
+    ) -> Result<SmallList<LocalPiece>> {
         let (mut from, end) = (range.start(), range.end());
-        // On an error those that were taken are let go after the lock.
-        Few::collect(flags, |pieces| {
+        // On an error, the references are dropped after the lock is released.
+        SmallList::collect(flags, |pieces| {
             let active = self.active.lock();
             range_tree::cover(
                 &active.windows,
@@ -327,8 +339,9 @@ impl Windows {
         })
     }
 
-    /// The window that holds all of `range`, taken into use, and where in it that begins: none if there is none, or none
-    /// that allows `protection`. As [`Self::cover`].
+    /// Returns the window that holds all of `range`, and the offset of `range` in it. `None` if
+    /// there is none, or if it does not allow `protection`. The caller is inside the peer as long
+    /// as it has it.
     pub(crate) fn holder(&self, range: Range, protection: u32) -> Option<(Arc<Window>, usize)> {
         let active = self.active.lock();
         let (window, offset) = holder(&active.windows, range)?;
@@ -336,8 +349,9 @@ impl Windows {
         (window.protection & protection == protection).then(|| (window.clone(), offset))
     }
 
-    /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,
-    /// lets go of them by itself. May sleep.
+    /// Revokes all windows for good. The peer is told that the channel is closed, or is lost, and
+    /// releases the windows by itself.
+    /// Context: may sleep.
     pub(crate) fn revoke_all(&self) {
         self.active.lock().closed = true;
         let first = || take_first(&mut self.active.lock().windows);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How all the nodes stand that are here, or that anybody watches.
+//! The statuses of all nodes that have a peer, or that a process watches.
 //!
-//! There is a [`NodeStatus`] for each node that has a peer, or that was asked for; those that nobody has any more
-//! go when another one is needed. Where there are so many already, or so many that the caller's user was the first to ask
-//! for, processes get no further one; a peer gets one in any case, and of peers there are no more than links.
+//! There is a [`NodeStatus`] for each node that has a peer, or that a process has asked for. A
+//! status without a holder is removed when another one is needed. A process gets no new status if
+//! there are [`MOST`], or if its user, as the first to ask, has used up its share. A peer always
+//! gets one, as there are no more peers than links.
 //!
-//! This node's own status is there from the beginning, and follows it when it gets its id.
+//! This node's own status exists from the beginning, and follows this node when it gets its id.
 //!
 //! Lock: `table` is a leaf.
 
 use crate::{
     peer::status::{
-        Held,
-        NodeStatus, //
+        NodeStatus,
+        StatusHolder, //
     },
     sync::fair_share::{
         FairShare,
@@ -50,10 +51,10 @@ use kernel::{
     uaccess::UserSliceWriter,
 };
 
-/// With so many statuses, processes get no further ones.
+/// Number of statuses from which on processes get no new ones.
 const MOST: usize = 1024;
 
-/// A status, and what it takes of the share of the user who was the first to ask for it.
+/// A status, and its part of the share of the user that was the first to ask for it.
 struct Watched {
     status: Arc<NodeStatus>,
     _share: Option<FairShare>,
@@ -66,16 +67,17 @@ struct Table {
 
 /// The status of each node that has one.
 #[pin_data]
-pub(crate) struct Statuses {
-    /// Of this node.
+pub(crate) struct NodeStatuses {
+    /// The generation of this node.
     generation: u64,
     shares: FairShares,
     #[pin]
     table: Mutex<Table>,
 }
 
-impl Statuses {
-    /// With this node alone, which has this id for now. May sleep.
+impl NodeStatuses {
+    /// Creates the table with the status of this node only, which has this id for now.
+    /// Context: may sleep.
     pub(super) fn new(own_id: u16, generation: u64) -> Result<Arc<Self>> {
         let this = NodeStatus::new(own_id, false)?;
         this.is_this(generation);
@@ -85,13 +87,14 @@ impl Statuses {
             pin_init!(Self {
                 generation,
                 shares,
-                table <- new_mutex!(Table { this, others }, "Statuses::table"),
+                table <- new_mutex!(Table { this, others }, "NodeStatuses::table"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// This node has got its id only now. May sleep.
+    /// Sets the id of this node, which this node may learn only after the module was loaded.
+    /// Context: may sleep.
     pub(super) fn set_own_id(&self, id: u16) {
         let replaced = {
             let mut table = self.table.lock();
@@ -101,23 +104,25 @@ impl Statuses {
             position.and_then(|position| table.others.remove(position).ok())
         };
         if let Some(replaced) = replaced {
-            // Whoever has asked for that node before watches this one.
+            // Holders that asked for this id before now watch this node.
             replaced.status.is_this(self.generation);
         }
     }
 
-    /// That of a node, which need not be there: ENOSPC if processes watch too many, or the caller's user has its share.
-    /// May sleep.
-    pub(crate) fn get(&self, node: u16) -> Result<Held> {
+    /// Returns the status of a node, which need not be online. ENOSPC if processes watch too many
+    /// nodes, or the caller's user has its share.
+    /// Context: may sleep.
+    pub(crate) fn get(&self, node: u16) -> Result<StatusHolder> {
         self.hold(node, true)
     }
 
-    /// A process that wants a status pays if there is none yet; a peer is served in any case.
-    fn hold(&self, node: u16, for_process: bool) -> Result<Held> {
+    /// Returns the status of a node, and makes it if there is none: then the process pays, if it is
+    /// `for_process`. A peer is always served.
+    fn hold(&self, node: u16, for_process: bool) -> Result<StatusHolder> {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
-        // Those that nobody has give way.
+        // Statuses without a holder make room.
         while self.take_idle().is_some() {}
         let _share = match for_process {
             true => Some(self.shares.take()?.ok_or(ENOSPC)?),
@@ -127,7 +132,7 @@ impl Statuses {
             status: NodeStatus::new(node, for_process)?,
             _share,
         };
-        // What is not added is dropped after the lock.
+        // Declared after `new`, so that a status that is not added is dropped without the lock.
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
             return Ok(held);
@@ -136,12 +141,13 @@ impl Statuses {
             return Err(ENOSPC);
         }
         table.others.reserve(1, GFP_KERNEL)?;
-        let held = Held::new(&new.status);
+        let held = StatusHolder::new(&new.status);
         let _ = table.others.push_within_capacity(new);
         Ok(held)
     }
 
-    /// Takes out one that nobody has. May sleep.
+    /// Removes a status that has no holder.
+    /// Context: may sleep.
     fn take_idle(&self) -> Option<Watched> {
         let mut table = self.table.lock();
         let idle = table
@@ -151,17 +157,19 @@ impl Statuses {
         table.others.remove(idle).ok()
     }
 
-    fn find(table: &Table, node: u16) -> Option<Held> {
+    fn find(table: &Table, node: u16) -> Option<StatusHolder> {
         let others = table.others.iter().map(|other| &other.status);
         let mut all = Iterator::chain(core::iter::once(&table.this), others);
-        all.find(|status| status.node() == node).map(Held::new)
+        all.find(|status| status.node() == node)
+            .map(StatusHolder::new)
     }
 
-    /// For a peer that has just come; none is this node itself, which may be getting its id right now.
-    pub(super) fn of_peer(&self, node: Option<u16>) -> Result<Held> {
+    /// Returns the status for a peer that has just come. Without a `node` the peer is this node
+    /// itself, whose id may be changing right now.
+    pub(super) fn of_peer(&self, node: Option<u16>) -> Result<StatusHolder> {
         match node {
             Some(node) => self.hold(node, false),
-            None => Ok(Held::new(&self.table.lock().this)),
+            None => Ok(StatusHolder::new(&self.table.lock().this)),
         }
     }
 }
@@ -171,17 +179,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_nobody_has_give_way() -> Result {
-        let statuses = Statuses::new(0, 1)?;
+    fn unreferenced_status_is_evicted_when_the_table_is_full() -> Result {
+        let statuses = NodeStatuses::new(0, 1)?;
         let mut held = KVec::new();
         for node in 1..=MOST as u16 {
             held.push(statuses.get(node)?, GFP_KERNEL)?;
         }
         assert_eq!(statuses.get(2000).map(|_| ()), Err(ENOSPC));
-        // Those that are there can be had, and so can this node's.
+        // Existing statuses are still available, this node's among them.
         assert_eq!(statuses.get(1)?.node(), 1);
         assert_eq!(statuses.get(0)?.epoch(), 1);
-        // A peer is served in any case.
+        // A peer is always served.
         let peer = statuses.of_peer(Some(3000))?;
         drop((held.pop(), peer));
         assert_eq!(statuses.get(2000)?.node(), 2000);
@@ -189,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_gets_its_id_takes_its_status_along() -> Result {
-        let statuses = Statuses::new(0, 1)?;
+    fn own_status_follows_a_change_of_the_node_id() -> Result {
+        let statuses = NodeStatuses::new(0, 1)?;
         let (own, early) = (statuses.get(0)?, statuses.get(5)?);
         assert_eq!((own.epoch(), early.epoch()), (1, 0));
         statuses.set_own_id(5);
@@ -201,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn this_node_is_its_own_peer_whatever_its_id() -> Result {
-        let statuses = Statuses::new(0, 1)?;
+    fn own_peer_gets_own_status_for_any_node_id() -> Result {
+        let statuses = NodeStatuses::new(0, 1)?;
         statuses.set_own_id(5);
-        // Who asks by the id that it had gets another node.
+        // The old id stands for another node.
         let itself = statuses.of_peer(None)?;
         assert!(statuses.table.lock().others.is_empty());
         let another = statuses.of_peer(Some(0))?;
@@ -214,19 +222,19 @@ mod tests {
     }
 }
 
-/// What `/proc/PID/fd` and `/proc/PID/maps` call it.
+/// Name of the file in `/proc/PID/fd` and `/proc/PID/maps`.
 pub(crate) const STATUS_NAME: &CStr = c"[scif-status]";
 
-/// What one process sees of a node's status: the page, and whether the epoch is another than the one that
-/// it has seen last.
+/// The view that one process has of a node's status: the page, and whether the epoch has changed
+/// since the process last read it.
 pub(crate) struct StatusView {
-    status: Held,
-    /// The epoch that was seen last.
+    status: StatusHolder,
+    /// The epoch that the process has read last.
     seen: Atomic<u64>,
 }
 
 impl StatusView {
-    pub(crate) fn new(status: Held) -> Result<Arc<Self>> {
+    pub(crate) fn new(status: StatusHolder) -> Result<Arc<Self>> {
         let seen = Atomic::new(status.epoch());
         Ok(Arc::new(Self { status, seen }, GFP_KERNEL_ACCOUNT)?)
     }
@@ -237,7 +245,7 @@ impl FileOperations for StatusView {
         if to.len() < size_of::<u64>() {
             return Err(EINVAL);
         }
-        // One that could not be handed over does not count as seen.
+        // An epoch that could not be copied out does not count as seen.
         let epoch = self.status.epoch();
         to.write(&epoch)?;
         self.seen.store(epoch, Relaxed);
@@ -252,8 +260,12 @@ impl FileOperations for StatusView {
         poll_events::PRI | poll_events::IN | poll_events::RDNORM
     }
 
-    /// The page is to be read and shared; the mapping keeps the view. EINVAL for another page or a private
-    /// mapping, EACCES for more than reading.
+    /// Maps the page, shared and read-only. The mapping keeps the view.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: another page, or a private mapping.
+    /// - EACCES: an access other than reading.
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
         let wanted = Wanted::of(vma);
         if wanted.offset != 0 || wanted.len != PAGE_SIZE as u64 || !wanted.shared {

@@ -2,19 +2,21 @@
 
 //! One end of a conversation that a service has with a peer.
 //!
-//! Each side knows its end by an id and learns the other's: messages carry the receiver's. A channel
-//! knows how the two ends stand, who waits for something of it, and who is writing into the peer's
-//! memory on its account. What is said, and in which order, is up to the service.
+//! Each side names its end by an id and learns the other's: a message carries the receiver's id. A
+//! channel keeps the state of the two ends and the queue of its waiters. It also counts the callers
+//! that write into the peer's memory on its account. The service decides which messages are sent,
+//! and when.
 //!
 //! # Closing
 //!
-//! A peer that has closed its end waits until this end writes there no more. So uses of the channel
-//! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
-//! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
+//! A peer that has closed its end waits until this end no longer writes there. So uses of the
+//! channel are counted ([`Channel::begin_use`]). Once the peer has closed, no use begins. After the
+//! last use has ended, [`ChannelOwner::uses_ended`] is called once: by the closer, or by the drop
+//! of the last use.
 //!
-//! Who uses a channel is inside the peer, and need not enter it for each use: the channel holds the peer's path
-//! until it is closed and the last use has ended. So every channel is closed when the peer is lost
-//! ([`Channel::close_uses`]), and when it is removed.
+//! A user of a channel is inside the peer, without entering it for each use. The channel holds the
+//! peer's path until the channel is closed and the last use has ended. So every channel is closed
+//! when the peer is lost ([`Channel::close_uses`]), and when the channel is removed.
 //!
 //! Locks: all are leaves, taken in any context.
 
@@ -59,25 +61,25 @@ use kernel::{
     }, //
 };
 
-/// How the two ends stand.
+/// The state of a channel's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Asked for; the peer has not answered.
+    /// A request for the channel was sent, and the peer has not answered.
     Requested,
-    /// The peer did not want it.
+    /// The peer has refused the request.
     Refused,
-    /// Both ends are there.
+    /// Both ends exist.
     Established,
-    /// The peer has closed its end; what it has sent can still be received.
+    /// The peer has closed its end. Data that it has sent can still be received.
     PeerClosed,
-    /// The peer's node is gone; what it has sent can still be received.
+    /// The peer is lost. Data that it has sent can still be received.
     Lost,
-    /// This end is closed, or has given up.
+    /// This end is closed, or has given up its request.
     Closed,
 }
 
 impl State {
-    /// In the order of their numbers.
+    /// All states, in the order of their numbers.
     const ALL: [Self; 6] = [
         Self::Requested,
         Self::Refused,
@@ -87,37 +89,45 @@ impl State {
         Self::Closed,
     ];
 
-    /// The one that has this number; there are no others.
+    /// Returns the state with this number. Numbers without a state do not occur.
     fn from_number(number: u32) -> Self {
         let found = Self::ALL.get(number as usize);
         found.copied().unwrap_or(Self::Closed)
     }
 }
 
-/// Whose channel it is: the service's state for the peer.
-pub(crate) trait Owner: Send + Sync {
-    /// The peer has closed its end, and nothing is written to it any more. May sleep.
+/// The owner of a channel: the service's state for the peer.
+pub(crate) trait ChannelOwner: Send + Sync {
+    /// Tells the peer, which has closed its end, that nothing is written there any more.
+    /// Context: may sleep.
     fn uses_ended(&self, channel: &Channel);
 
-    /// The channel is over: nothing of the peer's is to reach it any more. May sleep.
+    /// Removes a channel, so that messages of the peer reach it no more.
+    /// Context: may sleep.
     fn remove(&self, id: ChannelId);
 }
 
-/// Messages that an end sends at most once each, and without waiting: its request, that it wants more room, that it
-/// gives up, that it is closed, and that it writes nothing more.
+/// Number of messages that an end sends at most once each, and without waiting:
+///
+/// - its request,
+/// - that it wants more room,
+/// - that it gives up,
+/// - that it is closed,
+/// - that it writes nothing more.
 pub(super) const SENT_ONCE: usize = 5;
 
-/// See the head of this file.
+/// One end of a conversation with a peer.
 #[pin_data]
 pub(crate) struct Channel {
     peer: Arc<Peer>,
-    /// None once the channel is closed, and its last use has ended.
+    /// A use of the peer's path. `None` once the channel is closed and its last use has ended.
     #[pin]
     hold: SpinLockIrq<Option<PeerUse>>,
-    owner: Arc<dyn Owner>,
-    /// By which the peer names this end.
+    owner: Arc<dyn ChannelOwner>,
+    /// Id by which the peer names this end.
     pub(crate) id: ChannelId,
-    /// Pays for what others allocate on account of this end: that of the process that has made it.
+    /// Memory cgroup of the process that made this end. It pays for allocations on account of this
+    /// end.
     pub(crate) group: MemoryGroup,
     remote: SetOnce<ChannelId>,
     engine: SetOnce<ChosenEngine>,
@@ -125,25 +135,26 @@ pub(crate) struct Channel {
     choosing: SpinLockIrq<()>,
     /// A [`State`], as its number.
     state: Atomic<u32>,
-    /// The wait queue of whoever has this end, once somebody has.
+    /// The wait queue of this end's holder, once there is one.
     #[pin]
     waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
-    /// Callers that write into the peer's memory right now: none of them waits for the peer.
+    /// Callers that write into the peer's memory right now. None of them waits for the peer.
     #[pin]
     uses: InFlight,
-    /// Transfers.
+    /// Transfers that write into the peer's memory.
     #[pin]
     owned_uses: InFlight,
-    /// Whether the owner is to be told of the last one's end.
+    /// Whether the owner must be notified when the last use has ended.
     end_awaited: Atomic<bool>,
-    /// This end is closed, and waits for its uses no longer.
+    /// Whether this end is closed and no longer waits for its uses.
     is_given_up: Atomic<bool>,
-    /// For [`Self::send_once`].
+    /// Memory for the messages of [`Self::send_once`].
     #[pin]
     reservations: SpinLockIrq<[Option<Reservation>; SENT_ONCE]>,
 }
 
-/// A use of the channel, for which a peer that closes waits. To be dropped where one may sleep.
+/// A use of the channel, which delays a peer that closes its end. Drop it where sleeping is
+/// allowed.
 pub(crate) struct ChannelUse<'a>(&'a Channel);
 
 impl Drop for ChannelUse<'_> {
@@ -155,21 +166,24 @@ impl Drop for ChannelUse<'_> {
     }
 }
 
-/// As [`ChannelUse`], for longer than a borrow lasts.
+/// A use of the channel like [`ChannelUse`], for longer than a borrow lasts.
 pub(crate) struct OwnedChannelUse(Arc<Channel>);
 
 impl OwnedChannelUse {
-    /// Whether somebody waits for the end of this, as one of the ends is closed. Any context.
+    /// Returns whether one of the ends is closed, so that a closer waits for this use to end.
+    /// Context: any.
     pub(crate) fn is_closing(&self) -> bool {
         self.0.owned_uses.is_closed()
     }
 
-    /// Returns who pays for what others allocate on account of this use.
+    /// Returns the memory cgroup that pays for allocations on account of this use.
     pub(crate) fn group(&self) -> &MemoryGroup {
         &self.0.group
     }
 
-    /// Whether this end is closed, and whoever waits for the peer on its account is to stop. Any context.
+    /// Returns whether this end has given up, so that callers that wait for the peer on its account
+    /// must stop.
+    /// Context: any.
     pub(crate) fn is_given_up(&self) -> bool {
         self.0.is_given_up.load(Acquire)
     }
@@ -183,7 +197,7 @@ impl Drop for OwnedChannelUse {
     }
 }
 
-/// What holds for the peer, holds for a channel with it.
+/// The peer at the other end: its functions apply to the channel, too.
 impl Deref for Channel {
     type Target = Arc<Peer>;
 
@@ -193,11 +207,12 @@ impl Deref for Channel {
 }
 
 impl Channel {
-    /// An end with this id and in this state, of which the peer knows nothing yet: ENODEV if the peer is lost.
-    /// May sleep.
+    /// Creates an end with this id and state, of which the peer knows nothing yet. ENODEV if the
+    /// peer is lost.
+    /// Context: may sleep.
     pub(crate) fn new(
         peer: &Arc<Peer>,
-        owner: Arc<dyn Owner>,
+        owner: Arc<dyn ChannelOwner>,
         id: ChannelId,
         state: State,
     ) -> Result<Arc<Self>> {
@@ -230,16 +245,17 @@ impl Channel {
 
     // ----- the peer ----------------------------------------------------------------------------
 
-    /// The peer at the other end.
+    /// Returns the peer at the other end.
     pub(crate) fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
-    /// Which of the path's engines copies for this channel, always the same one, by its place; it is chosen when this is
-    /// asked for the first time, by who has something to copy, or once there is one. Any context.
+    /// Returns the place, among the path's engines, of the engine that copies for this channel. The
+    /// first call that finds an engine chooses it, and the choice stays.
+    /// Context: any.
     pub(crate) fn engine(&self) -> Option<usize> {
         if self.engine.as_ref().is_none() {
-            // Others may ask for the first time, too: they get the same one.
+            // Callers that ask at the same time get the same engine.
             let _choosing = self.choosing.lock();
             if self.engine.as_ref().is_none() {
                 let chosen = ChosenEngine::among(self.path().engines())?;
@@ -249,29 +265,32 @@ impl Channel {
         self.chosen_engine()
     }
 
-    /// The same; none if none was chosen until now.
+    /// Returns the engine as [`Self::engine`] does, or `None` if none was chosen until now.
     pub(crate) fn chosen_engine(&self) -> Option<usize> {
         let chosen = self.engine.as_ref()?;
         Some(chosen.place)
     }
 
-    /// The peer's id of its end: ENOTCONN before it is known.
+    /// Returns the peer's id of its end. ENOTCONN before the id is known.
     pub(crate) fn remote(&self) -> Result<ChannelId> {
         self.remote.copy().ok_or(ENOTCONN)
     }
 
-    /// Learns of the other end. Only the first time counts.
+    /// Sets the id of the other end. Only the first call counts.
     pub(crate) fn set_remote(&self, id: ChannelId) {
         self.remote.populate(id);
     }
 
-    /// Has the owner take this end out of what the peer can name, and lets no use begin any more. May sleep.
+    /// Has the owner remove this end, so that the peer can't name it any more. No more uses begin.
+    /// Context: may sleep.
     pub(crate) fn remove(&self) {
         self.close_uses();
         self.owner.remove(self.id);
     }
 
-    /// Sends one of the [`SENT_ONCE`] messages soon. A peer that asks for more gets no answer. Any context.
+    /// Sends one of the [`SENT_ONCE`] messages soon. A peer that causes more of them gets no
+    /// message.
+    /// Context: any.
     pub(crate) fn send_once(&self, message: &impl Enveloped) {
         let reservation = {
             let mut reservations = self.reservations.lock();
@@ -282,7 +301,8 @@ impl Channel {
         }
     }
 
-    /// Reserves memory for what the peer has asked for, on account of this end. Does not wait for it: the peer asks again.
+    /// Reserves memory for a request of the peer, on account of this end. Does not wait for memory,
+    /// as the peer asks again.
     pub(crate) fn reserve_for_peer<T>(
         &self,
         reserve: impl FnOnce(Flags) -> Result<T>,
@@ -292,13 +312,15 @@ impl Channel {
 
     // ----- state and waiters -------------------------------------------------------------------
 
-    /// How the two ends stand. Any context.
+    /// Returns the state of the two ends.
+    /// Context: any.
     pub(crate) fn state(&self) -> State {
         State::from_number(self.state.load(Acquire))
     }
 
-    /// Goes from one state to the next, if it is in one of which `next` makes something. Returns the
-    /// old one. Any context.
+    /// Changes the state to what `next` makes of the current one, unless that is `None`. Returns
+    /// the old state.
+    /// Context: any.
     pub(crate) fn change_state(&self, next: impl Fn(State) -> Option<State>) -> State {
         let mut number = self.state.load(Acquire);
         loop {
@@ -313,7 +335,8 @@ impl Channel {
         }
     }
 
-    /// Succeeds while both ends are there; otherwise the error for calls that need both. Any context.
+    /// Checks that both ends exist, and returns the error for calls that need both.
+    /// Context: any.
     pub(crate) fn check_established(&self) -> Result {
         match self.state() {
             State::Established if !self.peer.is_over() => Ok(()),
@@ -323,7 +346,8 @@ impl Channel {
         }
     }
 
-    /// As [`Self::check_established`], for an access to the peer: one that is lost counts as one that has failed.
+    /// Checks as [`Self::check_established`] does, before an access to the peer. If the peer is
+    /// lost, the access counts as failed.
     pub(crate) fn check_reached(&self) -> Result {
         self.check_established().inspect_err(|error| {
             if *error == ENODEV {
@@ -332,25 +356,28 @@ impl Channel {
         })
     }
 
-    /// What to say of an error that may only be there because one of the ends is closed or lost: then
-    /// that. Any context.
+    /// Returns the error of a closed or lost end if there is one, as `error` may only be its
+    /// consequence. Returns `error` otherwise.
+    /// Context: any.
     pub(crate) fn end_or(&self, error: Error) -> Error {
         self.check_established().err().unwrap_or(error)
     }
 
-    /// Wakes `waiters` from now on, also when this end is closed: callers may still wait for transfers that were not over
-    /// then. Any context but those that hold `waiters`.
+    /// Has the channel wake `waiters` from now on. It does so after this end is closed, too, as
+    /// callers may still wait for transfers that were in flight then.
+    /// Context: any, except under a lock of `waiters`.
     pub(crate) fn attach(&self, waiters: Arc<WaitQueue>) {
         let old = self.waiters.lock().replace(waiters);
         drop(old);
     }
 
-    /// The wait queue of whoever has this end.
+    /// Returns the wait queue of this end's holder. ENOTCONN if there is none.
     pub(crate) fn waiters(&self) -> Result<Arc<WaitQueue>> {
         self.waiters.lock().clone().ok_or(ENOTCONN)
     }
 
-    /// Wakes everybody who waits for something of this channel. Any context.
+    /// Wakes all waiters of this channel.
+    /// Context: any.
     pub(crate) fn wake(&self) {
         if let Some(waiters) = self.waiters.lock().as_ref().filter(|w| w.has_waiters()) {
             waiters.wake_all();
@@ -359,8 +386,8 @@ impl Channel {
 
     // ----- uses --------------------------------------------------------------------------------
 
-    /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost. The caller is inside the
-    /// peer as long as it has this.
+    /// Begins a use that writes to the peer. The caller is inside the peer until it drops the use.
+    /// ECONNRESET once one of the ends is closed or lost.
     pub(crate) fn begin_use(&self) -> Result<ChannelUse<'_>> {
         match self.uses.enter_unscoped() {
             true => Ok(ChannelUse(self)),
@@ -368,7 +395,7 @@ impl Channel {
         }
     }
 
-    /// As [`Self::begin_use`], for longer than a borrow lasts.
+    /// Begins a use as [`Self::begin_use`] does, for longer than a borrow lasts.
     pub(crate) fn begin_owned_use(self: &Arc<Self>) -> Result<OwnedChannelUse> {
         match self.owned_uses.enter_unscoped() {
             true => Ok(OwnedChannelUse(self.clone())),
@@ -376,45 +403,51 @@ impl Channel {
         }
     }
 
-    /// Lets no use begin any more, and has the owner told when the last has ended. May sleep.
+    /// Admits no more uses, and has the owner told when the last one has ended.
+    /// Context: may sleep.
     pub(crate) fn end_uses(&self) {
-        // Fully ordered with the look at who is inside; the last one leaves and then looks at this,
-        // likewise.
+        // Fully ordered before the check whether uses have ended. The last user leaves and then
+        // reads this flag with full ordering, too, so one of the two sees the other.
         self.end_awaited.xchg(true, Full);
         self.close_uses();
     }
 
-    /// Lets no use begin any more. May sleep.
+    /// Admits no more uses.
+    /// Context: may sleep.
     pub(crate) fn close_uses(&self) {
         self.uses.close();
         self.owned_uses.close();
         self.tell_if_drained();
     }
 
-    /// Lets no use begin any more, and waits until the last has ended: for those that are owned as long as `patience`
-    /// lasts. Returns false if that was too short: then whoever waits for the peer inside a use is to stop, once woken.
-    /// In any case nobody writes into the peer's memory but owned uses, when this returns. May sleep.
+    /// Admits no more uses, and waits until the last one has ended. The wait for owned uses lasts
+    /// as long as `patience`. Returns false if that was too short: callers that wait for the peer
+    /// inside a use must then stop, once woken. When this returns, only owned uses may still write
+    /// into the peer's memory.
+    /// Context: may sleep.
     pub(crate) fn drain_uses(&self, patience: &Patience) -> bool {
         self.uses.close();
         let is_drained = self.owned_uses.close_and_wait(patience);
         if !is_drained {
             self.is_given_up.store(true, Release);
         }
-        // Each copies one chunk at most.
+        // The wait is short, as each of these uses copies at most one chunk.
         self.uses.close_and_drain();
         self.tell_if_drained();
         is_drained
     }
 
-    /// Whoever leaves last of its kind, or closes both, looks at both: so one of them sees that all have ended.
+    /// Releases the path if no use of either kind is left. The last user of each kind calls this,
+    /// and so does the closer of both. Each checks both kinds, so one of them sees that all have
+    /// ended.
     fn tell_if_drained(&self) {
         if self.uses.is_drained() && self.owned_uses.is_drained() {
             self.uses_have_ended();
         }
     }
 
-    /// None will be any more: tells the owner, if the peer waits for that, and lets the peer's path go. More than one may
-    /// call this.
+    /// Tells the owner that no uses are left, if the peer waits for that, and releases the peer's
+    /// path. More than one caller may get here.
     fn uses_have_ended(&self) {
         if self.end_awaited.xchg(false, Full) {
             self.owner.uses_ended(self);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a service has of one peer, by channel id.
+//! A service's channels with one peer, by channel id.
 //!
-//! Ids are given out in order, and begin anew when there are no more, so that a message about a channel that
-//! is gone does not reach one that took its place. Those are left out whose slot for news has more channels than another
-//! one: else who keeps channels of one slot only would have others in that slot wait. Ids are all that the peer ever learns
-//! of a channel.
+//! Ids are given out in order and begin anew when they run out. So a message about a channel that
+//! is gone does not reach a later channel. An id is skipped if its slot for news has more channels
+//! than another slot. Otherwise a user that keeps only channels of one slot could make the others
+//! in that slot wait. The peer learns nothing of a channel but its id.
 
 use crate::logic::{
     envelope::ChannelId,
@@ -20,21 +20,22 @@ use kernel::{
     sync::Arc, //
 };
 
-/// More channels than this at once are refused with ENOSPC.
+/// Most channels of a table. Further ones are refused with ENOSPC.
 pub(crate) const MAX_CHANNELS: usize = 1 << 16;
 
-/// See the head of this file.
+/// A service's channels with one peer.
 pub(crate) struct ChannelTable<T> {
     channels: RBTree<ChannelId, Arc<T>>,
     count: usize,
     last: u32,
     news: News,
-    /// How many channels each slot for news has.
+    /// Number of channels in each slot for news.
     of_slots: KVVec<u16>,
 }
 
 impl<T> ChannelTable<T> {
-    /// Nothing yet. May sleep.
+    /// Creates an empty table.
+    /// Context: may sleep.
     pub(crate) fn new(news: News) -> Result<Self> {
         Ok(Self {
             channels: RBTree::new(),
@@ -45,34 +46,34 @@ impl<T> ChannelTable<T> {
         })
     }
 
-    /// How many channels share the slot of this id.
+    /// Returns the number of channels in the slot of this id.
     fn of_slot(&mut self, id: ChannelId) -> Option<&mut u16> {
         self.of_slots.get_mut(self.news.slot(id.0) as usize)
     }
 
-    /// Returns how many channels the emptiest slot has.
+    /// Returns the number of channels in the emptiest slot.
     fn least(&self) -> u16 {
         self.of_slots.iter().min().map_or(0, |count| *count)
     }
 
-    /// Returns an id for something that is yet to be made, and may then be put in.
+    /// Returns an id for a new channel, which may then be inserted.
     pub(crate) fn next_id(&mut self) -> ChannelId {
-        // Looked for only where a slot is taken, as no slot has fewer than none.
+        // Finds the least count only if a slot is taken: an empty slot always has the least.
         let mut least = None;
         loop {
             self.last = self.last.wrapping_add(1);
             let id = ChannelId(self.last);
             let count = self.of_slot(id).map_or(0, |count| *count);
             let is_least = count == 0 || count == *least.get_or_insert_with(|| self.least());
-            let is_wanted = is_least && id != ChannelId::NONE;
-            // There are fewer of them than numbers.
+            let is_wanted = is_least && id != ChannelId::NONE && id < ChannelId::FIRST_FIXED;
+            // The loop ends, as there are fewer channels than ids.
             if is_wanted && self.channels.get(&id).is_none() {
                 return id;
             }
         }
     }
 
-    /// Has something found by the id that [`Self::next_id`] gave it: ENOSPC if there are too many.
+    /// Inserts a channel under the id that [`Self::next_id`] gave it. ENOSPC if there are too many.
     pub(crate) fn insert(
         &mut self,
         id: ChannelId,
@@ -90,12 +91,12 @@ impl<T> ChannelTable<T> {
         Ok(())
     }
 
-    /// What has this id, if it is still there.
+    /// Returns the channel with this id, if it is still in the table.
     pub(crate) fn get(&self, id: ChannelId) -> Option<&Arc<T>> {
         self.channels.get(&id)
     }
 
-    /// Takes it out.
+    /// Removes a channel and returns it.
     pub(crate) fn remove(&mut self, id: ChannelId) -> Option<Arc<T>> {
         let removed = self.channels.remove(&id)?;
         self.count -= 1;
@@ -105,8 +106,8 @@ impl<T> ChannelTable<T> {
         Some(removed)
     }
 
-    /// The first one behind an id, and its id: for walking over all of them without holding the table's
-    /// lock all the way.
+    /// Returns the first channel behind `id`, with its own id. A caller can thus walk over all
+    /// channels without holding the table's lock all the way.
     pub(crate) fn behind(&self, id: ChannelId) -> Option<(ChannelId, Arc<T>)> {
         let next = ChannelId(id.0.checked_add(1)?);
         let cursor = self.channels.cursor_lower_bound(&next)?;
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_those_of_one_slot_gets_no_more_of_it_than_of_others() -> Result {
+    fn keeping_channels_of_one_slot_does_not_overfill_that_slot() -> Result {
         let news = News::behind(0, 1);
         let mut table = ChannelTable::new(news)?;
         let at_once = 2 * news.slots();
@@ -135,7 +136,7 @@ mod tests {
             let others = ids.iter().filter(|id| news.slot(id.0) != 7);
             others.for_each(|id| drop(table.remove(*id)));
         }
-        // All others are filled up to that before.
+        // All other slots are filled to the same count before.
         assert!(table.count <= 3);
         Ok(())
     }

@@ -2,44 +2,50 @@
 
 //! The control rings: messages to the peer, messages from the peer.
 //!
-//! Each side owns one *control block* in its own memory, into which the other side pushes:
+//! Each side owns one *control block* in its own memory. The other side writes into it:
 //!
 //! ```text
 //!    0  heartbeat  u64  counts up while the peer is alive
-//!   64  consumed   u64  how many of our requests the peer has taken out of its ring
-//!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
-//!  192  consumed   u64  how many of our answers the peer has taken out of its ring
+//!   64  consumed   u64  number of this side's requests that the peer has taken out of its ring
+//!  128  farewell   u32  this side's nonce, once the peer will write nothing more in this session
+//!  192  consumed   u64  number of this side's answers that the peer has taken out of its ring
 //!  256  requests   64 bytes each, see `logic/envelope.rs` and `logic/control_block.rs`
 //!       annexes    512 bytes for each request
 //!       answers    64 bytes each
 //! ```
 //!
-//! How many slots there are follows from the aperture through which a block is reached
+//! The number of slots follows from the aperture through which the peer reaches a block
 //! (`logic/control_block.rs`).
 //!
 //! # Why two rings
 //!
-//! A request may make its receiver send an answer; an answer never makes its receiver send anything. So a
-//! reader can always take out answers, and takes out a request only while its own ring of answers has room.
-//! Neither side can stop the other for good, and neither has to keep what does not fit.
+//! A request may make its receiver send an answer. An answer never makes its receiver send
+//! anything. So a reader can always take out answers, and takes out a request only while its own
+//! ring of answers has room. Neither side can stop the other for good, and neither stores messages
+//! that do not fit.
 //!
-//! # Who sends how
+//! # How messages are sent
 //!
-//! A process posts, and waits for room ([`super::Peer::post`]). The handler of a request answers at once
-//! ([`super::Peer::answer`]). What is said later, or by who must not wait, is sent with memory that was reserved for it
-//! ([`super::Peer::send`]): the control work writes it when there is room. The control work is also the only
-//! reader.
+//! - A process posts a message, and waits for room ([`super::Peer::post`]).
+//! - The handler of a request answers at once ([`super::Peer::answer`]).
+//! - A sender that answers later, or that must not wait, uses memory reserved for the message
+//!   ([`super::Peer::send`]). The control work writes the message when there is room.
 //!
-//! Whoever has written rings the doorbell afterwards, unless another one has rung since ([`ControlRings::take_ring`]).
-//! The reader rings the doorbell each time it has passed half a ring, so a writer that found the ring full
-//! hears of the room: a full ring holds two halves. What has been handled is reported after some messages, as
-//! the report crosses the bus. Only the control work writes answers, so the room for those of a request, once
-//! found, is there.
+//! The control work is also the only reader.
 //!
-//! This file has more than 500 lines because both directions share the block, its geometry and one doorbell.
+//! A writer rings the doorbell afterwards, unless another writer has rung since
+//! ([`ControlRings::take_ring`]). The reader rings the doorbell each time it has passed half a
+//! ring. So a writer that found the ring full learns of the room, as a full ring holds two halves.
+//! The reader reports only after some messages that they were handled, as each report crosses the
+//! bus. Only the control work writes answers, so the room for the answers to a request stays once
+//! it was found.
 //!
-//! Locks: all are spinlocks, so that whoever has one is not kept from the processor by others: the control work, and
-//! with it everybody, waits for them. Under `writer`, which is held for one message, `late` is taken and the path called.
+//! This file has more than 500 lines because both directions share the block, its geometry and one
+//! doorbell.
+//!
+//! Locks: all are spinlocks, so that a holder is not preempted. The control work waits for them,
+//! and every user of the peer waits for the control work. Under `writer`, which is held for one
+//! message, `late` is taken and the path called.
 
 use super::liveness::Countdown;
 use crate::{
@@ -98,7 +104,7 @@ use kernel::{
 const HEARTBEAT: usize = 0;
 const FAREWELL: usize = 128;
 
-/// Where the other side reports how many messages of a ring it has taken out.
+/// Returns where the other side reports how many messages of a ring it has taken out.
 const fn consumed_of(lane: Lane) -> usize {
     match lane {
         Lane::Requests => 64,
@@ -108,12 +114,12 @@ const fn consumed_of(lane: Lane) -> usize {
 
 static_assert!(SLOTS_OFFSET >= consumed_of(Lane::Answers) + 8 && SLOTS_OFFSET % SLOT_SIZE == 0);
 
-/// A peer that makes no room in a ring for so long does not handle messages any more.
+/// Milliseconds without room in a ring after which the peer counts as no longer handling messages.
 pub(super) const ROOM_MILLISECONDS: u32 = 120_000;
 
 pub(super) const NOT_TAKEN: &str = "it does not take its control messages";
 
-/// Returns the reason, for the log, why the relation ends if its rings can't be used.
+/// Returns the reason, for the log, why unusable rings end the session.
 pub(super) fn reason(error: Error) -> &'static str {
     if error == EPROTO {
         "it reports messages that were never sent"
@@ -124,7 +130,7 @@ pub(super) fn reason(error: Error) -> &'static str {
 
 type Body = [u8; SEQUENCE_OFFSET];
 
-/// A message that waits for room, or will.
+/// A deferred message: it waits for room in the ring, or will.
 #[pin_data]
 struct Late {
     body: Body,
@@ -140,11 +146,11 @@ impl_list_item! {
     impl ListItem<0> for Late { using ListLinks { self.links }; }
 }
 
-/// The memory of one message that is sent later, without waiting and without failing.
+/// The memory of one message, which can then be sent later without waiting and without failing.
 pub(crate) struct Reservation(Pin<UniqueArc<Late>>);
 
 impl Reservation {
-    /// Reserves the memory; the caller's process pays with `GFP_KERNEL_ACCOUNT`.
+    /// Reserves the memory. With `GFP_KERNEL_ACCOUNT` the caller's process pays for it.
     pub(crate) fn new(flags: kernel::alloc::Flags) -> Result<Self> {
         let late = pin_init!(Late {
             body: [0; SEQUENCE_OFFSET],
@@ -154,15 +160,15 @@ impl Reservation {
     }
 }
 
-/// The annex of a message that was taken out, until its handling ends.
+/// The annex of a message that was taken out, valid until the message was handled.
 pub(crate) struct AnnexOf<'a> {
-    /// Where it lies; none for an answer.
+    /// Offset of the annex in the block. `None` for an answer.
     place: Option<usize>,
     block: &'a SharedMemory,
 }
 
 impl AnnexOf<'_> {
-    /// A private copy of so many words; none if it does not have as many.
+    /// Returns a private copy of the first `count` words. `None` if the annex is shorter.
     pub(crate) fn words(&self, count: usize) -> Option<Annex> {
         let mut annex = Annex::new();
         self.block.read(self.place?, annex.room_for(count)?).ok()?;
@@ -170,19 +176,21 @@ impl AnnexOf<'_> {
     }
 }
 
-/// The two rings of one lane: the one in our block, and the peer's.
+/// The two rings of one lane: the receiving ring in this side's block, and the sending ring in the
+/// peer's block.
 #[pin_data]
 struct Ring {
     lane: Lane,
     #[pin]
     reader: SpinLock<SlotReader>,
-    /// How many messages the peer knows to have been taken out; written by the control work.
+    /// Number of consumed messages that was reported to the peer. Written by the control work.
     reported: Atomic<u64>,
     #[pin]
     writer: SpinLock<SlotWriter>,
-    /// For the peer to make room for a message that found none. Begins, and ends, under `writer`.
+    /// Time limit for the peer to make room. Starts when a message finds no room; stopped by a
+    /// report. Both happen under `writer`.
     room: Countdown,
-    /// Reserved messages that wait for room.
+    /// Deferred messages, in the order in which they are to be written.
     #[pin]
     late: SpinLockIrq<List<Late>>,
 }
@@ -201,7 +209,7 @@ impl Ring {
         }))
     }
 
-    /// A message has found no room. Under `writer`.
+    /// Starts the time limit after a message has found no room. The caller holds `writer`.
     fn set_short(&self) {
         if !self.room.runs() {
             self.room.set(Some(ROOM_MILLISECONDS));
@@ -214,18 +222,19 @@ impl Ring {
 pub(crate) struct ControlRings {
     block: Arc<SharedMemory>,
     geometry: ControlGeometry,
-    /// Where the peer's block lies, as a bus address of the peer.
+    /// Bus address, on the peer's bus, of the peer's block.
     peer_block: u64,
     peer_geometry: ControlGeometry,
     #[pin]
     requests: Ring,
     #[pin]
     answers: Ring,
-    /// How many requests of the peer were handled; written by the control work.
+    /// Number of handled requests of the peer. Written by the control work.
     handled: Atomic<u64>,
-    /// Counts the reports by which the peer has made room.
+    /// Number of reports by which the peer has made room.
     pub(super) progress: Atomic<u64>,
-    /// Messages were written, or half a ring was reported, for which the doorbell has not rung.
+    /// Whether messages were written, or half a ring was reported, since the doorbell was last
+    /// rung.
     is_to_ring: Atomic<bool>,
     /// Woken when the peer has made room, when a request was handled, and when the peer is lost.
     #[pin]
@@ -233,8 +242,8 @@ pub(crate) struct ControlRings {
 }
 
 impl ControlRings {
-    /// The channel between our zeroed `block` and the peer's at `peer_block`, each with the geometry of
-    /// such a block: EFAULT if the peer's can't be reached.
+    /// Creates the channel between this side's zeroed `block` and the peer's at `peer_block`. Each
+    /// block has the given geometry. EFAULT if the peer's block is out of reach or misaligned.
     pub(super) fn new(
         block: Arc<SharedMemory>,
         geometry: ControlGeometry,
@@ -263,7 +272,7 @@ impl ControlRings {
         }))
     }
 
-    /// For how many requests of the peer there is room.
+    /// Returns the number of slots in this side's ring of requests.
     pub(super) fn slots(&self) -> u32 {
         self.geometry.slots()
     }
@@ -277,8 +286,9 @@ impl ControlRings {
 
     // ----- sending -----------------------------------------------------------------------------
 
-    /// Writes a message into the peer's ring if it has room, behind all that waits for room there. Returns false if
-    /// it has none; [`Self::progress`] changes when there may be some. Process context.
+    /// Writes a message into the peer's ring, behind all deferred messages. Returns false if the
+    /// ring has no room. When the ring may have room again, [`Self::progress`] changes.
+    /// Context: process.
     pub(super) fn post(&self, path: &dyn Path, envelope: &Envelope, annex: &Annex) -> Result<bool> {
         let ring = self.ring(envelope.lane());
         let posted = self.behind_late(path, ring, 1, |writer| {
@@ -287,27 +297,31 @@ impl ControlRings {
         Ok(posted.is_some())
     }
 
-    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. Process context.
+    /// Writes the answer to the request that is being handled. [`Self::may_handle`] has found the
+    /// room.
+    /// Context: control work.
     pub(super) fn answer(&self, path: &dyn Path, envelope: &Envelope) -> Result {
         let ring = &self.answers;
         let mut writer = ring.writer.lock();
         self.write(path, ring, &mut writer, &envelope.encode(), Annex::NONE)
     }
 
-    /// Whether the doorbell is to ring for what was written since the last call: the caller rings it. Whoever
-    /// writes calls this afterwards.
+    /// Returns whether the doorbell must be rung for messages written since the last call. Each
+    /// writer calls this afterwards, and rings the doorbell if told so.
     pub(super) fn take_ring(&self) -> bool {
         self.is_to_ring.xchg(false, Full)
     }
 
-    /// Queues a message for [`Self::flush`]. Any context.
+    /// Defers a message until [`Self::flush`].
+    /// Context: any.
     pub(super) fn send(&self, mut reservation: Reservation, envelope: &Envelope) {
         *reservation.0.as_mut().project().body = envelope.encode();
         let mut late = self.ring(envelope.lane()).late.lock();
         late.push_back(ListArc::from(reservation.0));
     }
 
-    /// Writes the queued messages as far as there is room. Only for the control work.
+    /// Writes the deferred messages as far as there is room.
+    /// Context: control work.
     pub(super) fn flush(&self, path: &dyn Path) -> Result {
         for ring in [&self.answers, &self.requests] {
             self.behind_late(path, ring, 0, |_| Ok(()))?;
@@ -315,28 +329,34 @@ impl ControlRings {
         Ok(())
     }
 
-    /// Whether the next request may be handled: there is room for its answers, behind all that waits for room. If
-    /// not, the peer rings when there is. Only for the control work, which alone writes answers.
+    /// Returns whether the next request may be handled: the peer's ring has room for the answers to
+    /// it, behind all deferred messages. If not, the peer rings when there is room. Only the
+    /// control work may call this, as it alone writes answers.
+    /// Context: control work.
     pub(super) fn may_handle(&self, path: &dyn Path) -> Result<bool> {
         let room = self.behind_late(path, &self.answers, ANSWERS_OF_ONE, |_| Ok(()))?;
         Ok(room.is_some())
     }
 
-    /// Whether messages wait for room. Any context.
+    /// Returns whether messages wait for room.
+    /// Context: any.
     pub(super) fn is_short(&self) -> bool {
         self.requests.room.runs() || self.answers.room.runs()
     }
 
-    /// Whether they have waited for too long, `milliseconds` after the last call. Any context, one call at a time.
+    /// Returns whether messages have waited too long for room. `milliseconds` have passed since the
+    /// last call.
+    /// Context: any, one call at a time.
     pub(super) fn is_short_for_long(&self, milliseconds: u32) -> bool {
         let late =
             [&self.requests, &self.answers].map(|ring| ring.room.is_over_after(milliseconds));
         late.contains(&true)
     }
 
-    /// Reads how much the peer has taken out, and wakes those who wait for room.
+    /// Reads how many messages the peer has taken out, and wakes the posters that wait for room.
     fn acknowledge(&self, ring: &Ring, writer: &mut SlotWriter) -> Result {
-        // The peer writes this word: read once, then checked.
+        // Reads the word once and then checks the copy, as the peer can change the word at any
+        // time.
         let consumed = self.block.read_u64(consumed_of(ring.lane))?;
         let has_moved = writer.acknowledge(consumed).map_err(|_| EPROTO)?;
         if has_moved {
@@ -347,8 +367,9 @@ impl ControlRings {
         Ok(())
     }
 
-    /// Writes the queued messages of a ring as far as there is room, then calls `f` with the writer if there is room for
-    /// so many more. None if there is not: the peer rings when there is.
+    /// Writes the deferred messages of a ring as far as there is room. Then calls `f` with the
+    /// writer if there is room for `room` more messages. Returns `None` if there is not; the peer
+    /// rings when it has made room.
     fn behind_late<R>(
         &self,
         path: &dyn Path,
@@ -357,7 +378,8 @@ impl ControlRings {
         f: impl FnOnce(&mut SlotWriter) -> Result<R>,
     ) -> Result<Option<R>> {
         loop {
-            // Anew for each message: nobody waits here for many.
+            // Takes the lock anew for each message, so that no other sender waits for many
+            // messages.
             let mut writer = ring.writer.lock();
             self.acknowledge(ring, &mut writer)?;
             let mut queue = ring.late.lock();
@@ -399,7 +421,7 @@ impl ControlRings {
         // The sequence number makes the slot valid, so it must not overtake the rest.
         flush_writes();
         slot.write_u64(SEQUENCE_OFFSET, sequence)?;
-        // Whoever is told of it in another way finds it.
+        // A receiver that learns of the message in another way must find it.
         flush_writes();
         self.is_to_ring.store(true, Release);
         Ok(())
@@ -407,27 +429,29 @@ impl ControlRings {
 
     // ----- receiving ---------------------------------------------------------------------------
 
-    /// Whether the next message of a ring has come. Process context.
+    /// Returns whether the next message of a ring has arrived.
+    /// Context: process.
     pub(super) fn has_next(&self, lane: Lane) -> Result<bool> {
         let next = self.next_slot(lane, &self.ring(lane).reader.lock())?;
         Ok(next.is_some())
     }
 
-    /// Returns the slot of the next message of a ring, if that has come.
+    /// Returns the slot of the next message of a ring, if that message has arrived.
     fn next_slot(&self, lane: Lane, reader: &SlotReader) -> Result<Option<u32>> {
         let (index, _) = reader.expected();
         let is_ready = reader.is_ready(self.sequence_in(lane, index)?);
         Ok(is_ready.map_err(|_| EPROTO)?.then_some(index))
     }
 
-    /// Loads the sequence number of a slot, before what else is in it.
+    /// Loads the sequence number of a slot, before any load of the slot's other bytes.
     fn sequence_in(&self, lane: Lane, index: u32) -> Result<u64> {
         let slot = self.geometry.slot(lane, index);
         self.block.load_acquire_u64(slot + SEQUENCE_OFFSET)
     }
 
-    /// Takes the next message of the peer out, if there is one, as a private copy. Its annex stays until
-    /// the next call of [`Self::report`]. Only for the control work.
+    /// Takes out the next message of the peer, if there is one, as a private copy. Its annex stays
+    /// valid until the next call of [`Self::report`].
+    /// Context: control work.
     pub(super) fn take(&self, lane: Lane) -> Result<Option<(Body, AnnexOf<'_>)>> {
         let mut reader = self.ring(lane).reader.lock();
         let Some(index) = self.next_slot(lane, &reader)? else {
@@ -444,8 +468,9 @@ impl ControlRings {
         Ok(Some((body, annex)))
     }
 
-    /// Notes that what was taken out was handled, and reports it to the peer: at once, or if it `may_wait` once
-    /// it is worth it. Only for the control work.
+    /// Marks all messages that were taken out as handled, and reports them to the peer. If the
+    /// report `may_wait`, it is only sent once enough messages were handled.
+    /// Context: control work.
     pub(super) fn report(&self, path: &dyn Path, lane: Lane, may_wait: bool) -> Result {
         let ring = self.ring(lane);
         let consumed = ring.reader.lock().consumed();
@@ -457,30 +482,33 @@ impl ControlRings {
             return Ok(());
         }
         ring.reported.store(consumed, Relaxed);
-        // The loads of the slot come before the store that gives it away.
+        // The loads from the slot come before the store that returns the slot to the peer.
         barrier::mb(barrier::Full);
         path.reach(self.peer_block + consumed_of(lane) as u64, 8)?
             .write_u64(0, consumed)?;
         if self.geometry.is_half(consumed) {
-            // Another processor may ring for it.
+            // Another CPU may ring for this report, so the report must arrive before.
             flush_writes();
             self.is_to_ring.store(true, Release);
         }
         Ok(())
     }
 
-    /// How many requests of the peer have come. Process context.
+    /// Returns how many requests of the peer have arrived.
+    /// Context: process.
     pub(super) fn arrived(&self) -> Result<u64> {
         let reader = self.requests.reader.lock();
         reader.arrived(|index| self.sequence_in(Lane::Requests, index))
     }
 
-    /// How many requests of the peer were handled. Any context.
+    /// Returns how many requests of the peer were handled.
+    /// Context: any.
     pub(super) fn handled(&self) -> u64 {
         self.handled.load(Acquire)
     }
 
-    /// Whether all was taken out that was posted, where a node is its own peer. Process context.
+    /// Returns whether every posted message was taken out, where a node is its own peer.
+    /// Context: process.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn is_drained(&self) -> bool {
         [&self.requests, &self.answers].into_iter().all(|ring| {
@@ -489,32 +517,36 @@ impl ControlRings {
         })
     }
 
-    // ----- signs of life -----------------------------------------------------------------------
+    // ----- heartbeats --------------------------------------------------------------------------
 
-    /// Shows the peer that this side is alive. Any context.
+    /// Shows the peer that this side is alive.
+    /// Context: any.
     pub(crate) fn beat(&self, path: &dyn Path, beat: u64) -> Result {
         path.reach(self.peer_block + HEARTBEAT as u64, 8)?
             .write_u64(0, beat)
     }
 
-    /// The last sign of life of the peer. Any context.
+    /// Returns the last heartbeat of the peer.
+    /// Context: any.
     pub(crate) fn peer_beat(&self) -> u64 {
         self.block.read_u64(HEARTBEAT).unwrap_or(0)
     }
 
-    /// Tells the peer that nothing more will be written in this session: it may free its memory.
+    /// Tells the peer that this side will write nothing more in this session, so the peer may free
+    /// its memory.
     pub(crate) fn say_farewell(&self, path: &dyn Path, peer_nonce: u32) -> Result {
         flush_writes();
         path.reach(self.peer_block + FAREWELL as u64, 4)?
             .write_u32(0, peer_nonce)
     }
 
-    /// Whether the peer has said farewell to the session with this nonce of ours. Any context.
+    /// Returns whether the peer has said farewell to the session with this side's nonce `nonce`.
+    /// Context: any.
     pub(crate) fn peer_said_farewell(&self, nonce: u32) -> bool {
         self.block.read_u32(FAREWELL) == Ok(nonce)
     }
 
-    /// Takes the block away from the device; what is in it is not looked at any more.
+    /// Unmaps the block from the device. Its contents are not read any more.
     pub(crate) fn unmap(&self) {
         self.block.retire();
     }

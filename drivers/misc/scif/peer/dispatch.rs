@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control messages of a peer, on their way to the services.
+//! Delivery of a peer's control messages to the services.
 //!
-//! The control work takes messages out of the rings one by one, opens the envelope of a private copy and hands
-//! it to the service it is for. Answers come before requests, so that nothing keeps them; and what the peer
-//! has answered before it sent a request is handled before that request. The doorbell for all that the work has
-//! sent rings once, at its end.
+//! The control work takes messages out of the rings one by one. It opens the envelope of a private
+//! copy and passes the copy to the service. Answers are handled before requests, so that nothing
+//! delays them. An answer that the peer sent before a request is also handled before this request.
+//! The doorbell rings once, at the end of the work, for all that the work has sent.
 //!
-//! A message that is malformed or contradicts what was said before ends the relation, with a reason in the log.
-//! One for a service that this node does not have is answered so.
+//! A message that is malformed, or contradicts an earlier one, ends the session, with a reason in
+//! the log. A request for a service that this node lacks gets an answer that says so.
 
 use super::{
     control::{
@@ -47,7 +47,8 @@ impl WorkItem for Peer {
     fn run(this: Arc<Self>) {
         let Some(_inside) = this.enter() else { return };
         this.passes.fetch_add(1, Full);
-        // Half a ring, before others get the CPU: a writer may wait to be told.
+        // Handles at most half a ring before other tasks get the CPU: a writer may wait for the
+        // report.
         match this.exchange(this.control.slots() / 2) {
             Ok(()) => this.ring_for_messages(),
             Err(reason) => this.fail(reason),
@@ -60,9 +61,10 @@ impl WorkItem for Peer {
 }
 
 impl Peer {
-    /// Returns when the pass of the control work is over that is under way now, and with it the message that is being
-    /// handled: half a ring of messages at most. Holds no lock for that, for which the control work would have to wait in
-    /// its turn. Not for the handler. May sleep.
+    /// Waits until the current pass of the control work, and the message that it handles, is
+    /// finished. A pass handles half a ring of messages at most. Takes no lock for the wait, as the
+    /// control work would have to wait for that lock in turn.
+    /// Context: may sleep, not in handlers of messages.
     pub(crate) fn wait_for_handler(&self) {
         let pass = self.passes.load(Acquire);
         if pass % 2 == 1 {
@@ -71,8 +73,8 @@ impl Peer {
         }
     }
 
-    /// Sends what waits for room, then handles messages of the peer, so many at most; the others are handled
-    /// soon.
+    /// Sends deferred messages that have room now, then handles at most `most` messages of the
+    /// peer. The work is scheduled again for the rest.
     fn exchange(self: &Arc<Self>, most: u32) -> Result<(), Violation> {
         self.flush()?;
         let mut has_more = true;
@@ -81,7 +83,7 @@ impl Peer {
                 has_more = false;
                 break;
             };
-            // Only now: the peer may then write another annex there.
+            // Reports only after the handling, as the peer may then overwrite the annex.
             self.report(lane, true)?;
         }
         for lane in [Lane::Answers, Lane::Requests] {
@@ -90,7 +92,7 @@ impl Peer {
         if has_more {
             self.schedule_control();
         }
-        // What handlers have sent late goes with their answers.
+        // Sends the messages that handlers have deferred together with their answers.
         self.flush()
     }
 
@@ -101,14 +103,15 @@ impl Peer {
 
     fn report(&self, lane: Lane, may_wait: bool) -> Result<(), Violation> {
         let reported = self.control.report(self.path(), lane, may_wait);
-        reported.map_err(|_| "it does not take reports")
+        reported.map_err(|_| "its control block can't be reached")
     }
 
-    /// Handles one message. Returns the ring from which it came; none if there is none, or none that can be handled
-    /// now.
+    /// Handles one message and returns its ring. Returns `None` if there is no message, or none
+    /// that can be handled now.
     fn handle_next(self: &Arc<Self>) -> Result<Option<Lane>, Violation> {
         let out_of_order = |_| "its control ring is out of order";
-        // Looked at before the answers, all of those that were written before it are there.
+        // Checks for a request first: then every answer written before that request is already
+        // there.
         let has_request = self
             .control
             .has_next(Lane::Requests)
@@ -144,9 +147,11 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
         Some(attachment) => attachment.message(envelope, annex),
         None => {
             let service = envelope.service;
-            if !peer.has_asked_in_vain.xchg(true, Relaxed) && peer.may_log() {
+            // Not every node has a network device.
+            let is_strange = service != ServiceId::NET;
+            if is_strange && !peer.has_asked_in_vain.xchg(true, Relaxed) && peer.may_log() {
                 pr_warn!(
-                    "node {} asks for service {}, which this node does not have\n",
+                    "node {} asks for service {}, which this node does not have: not handling its messages for that service\n",
                     peer.node(),
                     service.0
                 );

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is told of the doorbells of a path.
+//! The doorbells of a path, and the subscribers that are notified when one rings.
 //!
-//! There are fewer doorbells than channels, so who rings for a channel has marked it in this node's control block
-//! (`logic/news.rs`), where an interrupt finds it, whichever doorbell it was that rang. So a channel without
-//! news costs nothing, however many there are. Marks are fewer, too, and channels share them
-//! evenly (`channel_table.rs`). [`MOST_AT_A_TIME`] are told at a time, even of one slot; what is left is for a work item,
-//! and whoever looks next goes on there. The work item ends when it has told all once, as a peer may mark for ever.
+//! There are fewer doorbells than channels. So the peer first marks the channel in this node's
+//! control block (`logic/news.rs`), where an interrupt finds the mark, whichever doorbell rang. A
+//! channel without news costs nothing, however many channels there are. Slots for marks are fewer
+//! than channels, too, and channels share them evenly (`channel_table.rs`). One scan notifies at
+//! most [`MOST_AT_A_TIME`] subscribers, even of one slot. A work item does the rest, and the next
+//! scan goes on where the last one stopped. The work item ends after one round, as a peer may mark
+//! for ever.
 //!
-//! What is not about a channel is told of one doorbell, each time that rings.
+//! News that is not about a channel has a doorbell of its own, whose subscriber is notified each
+//! time it rings.
 //!
-//! # What rings while a doorbell is cleared
+//! # Rings while a doorbell is cleared
 //!
-//! A device interrupts when a doorbell's bit becomes set. The store that clears it takes its time to get
-//! there; what rings meanwhile finds it set still, and is wiped out with it, while whoever was told has
-//! looked at its memory already. A load from the device in each interrupt would prevent that, and cost more than
-//! all the rest of it. So marks are looked at again at the next two ticks, and whoever was told of a doorbell is told
-//! again ([`Doorbells::look_again`]; the
-//! first may follow at once, with the store still on its way): what almost never happens is late then, and
-//! not lost.
+//! A device interrupts when a doorbell's bit becomes set. The store that clears the bit takes time
+//! to reach the device. A ring in between finds the bit set, and is wiped out with it, after the
+//! subscriber has read its memory. A load from the device in each interrupt would prevent that, but
+//! would cost more than the rest of the interrupt. So the next two ticks read the marks again, and
+//! notify the subscriber of the doorbell again ([`Doorbells::look_again`]). One tick is not enough:
+//! it may follow at once, with the store still in flight. A ring that is wiped out, which almost
+//! never happens, is thus late and not lost.
 //!
 //! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
@@ -64,52 +67,55 @@ use kernel::{
     },
 };
 
-/// Who is told that a doorbell has rung.
-pub(crate) trait Rung: Send + Sync {
-    /// It rang, maybe for another. Hard interrupt context.
-    fn rung(&self);
+/// A subscriber that is notified when a doorbell has rung.
+pub(crate) trait DoorbellHandler: Send + Sync {
+    /// Handles a doorbell, which may be meant for another subscriber.
+    /// Context: hard interrupt.
+    fn on_doorbell(&self);
 }
 
-/// So many are told at a time with interrupts off.
+/// Most subscribers that one scan notifies, with interrupts off.
 const MOST_AT_A_TIME: usize = 32;
 
-/// Of what somebody is told.
+/// The source of the events that a subscriber is notified of.
 #[derive(Clone, Copy)]
-enum Place {
+enum EventSource {
     /// A doorbell.
     Doorbell(u32),
-    /// The news of a channel, by its slot, and then its id.
+    /// News of a channel, by its key: slot and id.
     Channel(u64),
 }
 
 struct Inner {
-    /// Who is told of a doorbell.
-    of_doorbells: [Option<Arc<dyn Rung>>; doorbell::COUNT],
-    /// Who is told of news.
-    of_channels: RBTree<u64, Arc<dyn Rung>>,
-    /// Those that have rung since the last tick, as bits, and between that and the one before.
+    /// The subscriber of each doorbell.
+    of_doorbells: [Option<Arc<dyn DoorbellHandler>>; doorbell::COUNT],
+    /// The subscriber of each channel's news, by the channel's key.
+    of_channels: RBTree<u64, Arc<dyn DoorbellHandler>>,
+    /// Doorbells that have rung since the last tick, as bits.
     recent: u64,
     older: u64,
-    /// The slot that is looked at next; with a channel, it was marked, and those before the channel were told.
+    /// Key at which the next scan begins. If the key names a channel, its slot was marked, and the
+    /// subscribers before that channel were notified.
     next: u64,
-    /// How often all slots were looked at since the first.
+    /// Number of completed rounds over all slots.
     rounds: u32,
-    /// The peer can't write to the block any more, and others may.
+    /// Whether the block is retired: the peer can't write to it any more, and its memory may be
+    /// reused.
     is_over: bool,
 }
 
-/// See the head of this file.
+/// The doorbells of the path to one peer.
 #[pin_data]
 pub(crate) struct Doorbells {
-    /// Those that exist, as bits.
+    /// The doorbells that exist, as bits.
     existing: u64,
-    /// Those of them that announce data, without a gap.
+    /// The existing doorbells that announce data, as bits without a gap.
     data: u64,
     steering: Steering,
-    /// In which the peer marks channels of this node, and where.
+    /// Control block in which the peer marks channels of this node, at the places of `news`.
     block: Arc<SharedMemory>,
     pub(crate) news: News,
-    /// Where this node marks channels of the peer.
+    /// Bus address, on the peer's bus, at which this node marks channels of the peer.
     peer_marks: u64,
     peer_news: News,
     queues: Arc<WorkQueues>,
@@ -126,12 +132,12 @@ impl_has_work! {
 impl WorkItem for Doorbells {
     type Pointer = Arc<Self>;
 
-    /// Goes on until all slots were looked at. Marks that come meanwhile have a doorbell that rings, or wait for the
-    /// next tick.
+    /// Scans until all slots were read. A mark that comes meanwhile has a doorbell that rings, or
+    /// waits for the next tick.
     fn run(this: Arc<Self>) {
         let mut begun = None;
         while let Some(rounds) = this.look_at_some(0) {
-            // The first round has begun somewhere.
+            // The first round may have begun in the middle.
             if rounds.wrapping_sub(*begun.get_or_insert(rounds)) > 1 {
                 return;
             }
@@ -140,10 +146,10 @@ impl WorkItem for Doorbells {
     }
 }
 
-/// A control block that the peer marks.
+/// The marks in a control block that the peer writes to.
 struct Marked<'a>(&'a SharedMemory);
 
-// Marks lie in the block, and words of them are aligned, so there are no errors.
+// Accesses can't fail: marks lie in the block, and words of them are aligned.
 impl Marks for Marked<'_> {
     fn load(&self, at: usize) -> u64 {
         self.0.read_u64(at).unwrap_or(0)
@@ -156,17 +162,17 @@ impl Marks for Marked<'_> {
 }
 
 impl Inner {
-    /// Tells who is told of doorbells, as bits.
+    /// Notifies the subscribers of the doorbells `numbers`, as bits.
     fn tell_of_doorbells(&self, numbers: u64) {
         for number in doorbell::numbers(numbers) {
             if let Some(Some(subscriber)) = self.of_doorbells.get(number as usize) {
-                subscriber.rung();
+                subscriber.on_doorbell();
             }
         }
     }
 
-    /// Tells those whose channels have the slot of `from`, from there on, and counts them down. Returns the first one for
-    /// which nothing was `left`.
+    /// Notifies the subscribers in the slot of `from`, starting at `from`, and decrements `left`
+    /// for each. Returns the first key that was not served because `left` was 0.
     fn tell_of_slot(&mut self, from: u64, left: &mut usize) -> Option<u64> {
         let mut next = self.of_channels.cursor_lower_bound_mut(&from);
         while let Some(cursor) = next {
@@ -177,7 +183,7 @@ impl Inner {
             if *left == 0 {
                 return Some(*key);
             }
-            subscriber.rung();
+            subscriber.on_doorbell();
             *left -= 1;
             next = cursor.move_next();
         }
@@ -193,15 +199,16 @@ fn slot_of(key: u64) -> u32 {
     (key >> u32::BITS) as u32
 }
 
-/// A control block, for its news: where it lies, and its geometry.
+/// The place and the geometry of a control block.
 pub(super) struct Block<T> {
     pub(super) place: T,
     pub(super) geometry: ControlGeometry,
 }
 
 impl Doorbells {
-    /// Those that are `existing`, as bits, with a peer whose control block, as a bus address of the peer, is `peers`.
-    /// May sleep.
+    /// Creates the doorbells `existing`, as bits. `peers` is the peer's control block, as a bus
+    /// address of the peer.
+    /// Context: may sleep.
     pub(super) fn new(
         existing: u64,
         own: Block<Arc<SharedMemory>>,
@@ -239,45 +246,53 @@ impl Doorbells {
         )
     }
 
-    /// Whether the peer, and this side, has such a doorbell.
+    /// Returns whether both the peer and this side have the doorbell `number`.
     pub(crate) fn exists(&self, number: u32) -> bool {
         self.existing & doorbell::bit(number) != 0
     }
 
-    /// Chooses the doorbell for data of the channel with this number: they spread over all that
-    /// there are.
+    /// Chooses the doorbell for data of the channel with this number. Channels spread over all
+    /// doorbells for data.
     pub(crate) fn for_data(&self, channel: u32) -> u32 {
         doorbell::DATA + channel % self.data.count_ones().max(1)
     }
 
-    /// Whether it is one of those that announce data.
+    /// Returns the number of doorbells for data, at least 1.
+    pub(crate) fn count_for_data(&self) -> u32 {
+        self.data.count_ones().max(1)
+    }
+
+    /// Returns whether the doorbell announces data.
     pub(crate) fn is_for_data(&self, number: u32) -> bool {
         self.data & doorbell::bit(number) != 0
     }
 
-    /// The doorbell that is to wake the caller in the place of `current`, if there is a better one than that: see
-    /// `logic/doorbells.rs`. Those of other channels get others. The caller may be on another processor a
-    /// moment later, which does not hurt.
+    /// Returns a doorbell that wakes the caller better than `current`, if there is one (see
+    /// `logic/doorbells.rs`). Different channels get different doorbells. The caller may move to
+    /// another CPU a moment later, which does no harm.
     pub(crate) fn better_here(&self, current: u32, channel: u32) -> Option<u32> {
         let processor = CpuId::current().as_u32();
         self.steering.better(self.data, current, processor, channel)
     }
 
-    /// Rings a doorbell of the peer, for its end of a channel. The caller is inside the peer, without which the marks may
-    /// not be mapped any more, and what it has written before does not overtake what it writes now. Any context.
+    /// Marks the peer's end of a channel and rings a doorbell of the peer. The caller is inside the
+    /// peer, as the marks may not be mapped outside. It has ordered its earlier writes to the peer
+    /// before this call.
+    /// Context: any.
     pub(crate) fn ring_for(&self, path: &dyn Path, channel: ChannelId, number: u32) {
         let (slot, group) = self.peer_news.places(self.peer_news.slot(channel.0));
         // The control block was reached when the session began.
         if let Ok(marks) = path.reach(self.peer_marks, self.peer_news.size() as u64) {
             let _ = marks.write_u8(slot, 1);
-            // A reader that has not seen this mark does not take away the next one.
+            // A reader that has not seen this mark must not take away the next one.
             barrier::mb(barrier::Full);
             let _ = marks.write_u8(group, 1);
         }
         path.ring(number);
     }
 
-    /// These rang, as bits. Hard interrupt context, or any other.
+    /// Handles a ring of the doorbells `numbers`, as bits.
+    /// Context: any, hard interrupts included.
     pub(super) fn rang(self: &Arc<Self>, numbers: u64) {
         let processor = CpuId::current().as_u32();
         for number in doorbell::numbers(numbers) {
@@ -286,8 +301,9 @@ impl Doorbells {
         self.look(numbers);
     }
 
-    /// Tells those of what has rung since the last time but one; returns which doorbells, as bits. Hard
-    /// interrupt context, or any other.
+    /// Notifies the subscribers of the doorbells that have rung since the last tick but one.
+    /// Returns these doorbells, as bits.
+    /// Context: any, hard interrupts included.
     pub(super) fn look_again(self: &Arc<Self>) -> u64 {
         let due = {
             let mut inner = self.inner.lock();
@@ -300,16 +316,17 @@ impl Doorbells {
         due
     }
 
-    /// Tells who is told of doorbells that have just rung, as bits, and who has news. Hard interrupt context, or any
-    /// other.
+    /// Notifies the subscribers of the doorbells `rang`, as bits, and those of channels with news.
+    /// Context: any, hard interrupts included.
     fn look(self: &Arc<Self>, rang: u64) {
         if self.look_at_some(rang).is_some() {
-            // An error says that the work is pending already.
+            // An error means that the work is already pending.
             let _ = self.queues.work.enqueue(self.clone());
         }
     }
 
-    /// As [`Self::look`], but for what is too much at a time: then it returns the number of the round.
+    /// Notifies as [`Self::look`] does, but does not schedule the rest. If some is left, returns
+    /// the number of the current round.
     fn look_at_some(&self, rang: u64) -> Option<u32> {
         let mut inner = self.inner.lock();
         if inner.is_over {
@@ -321,13 +338,13 @@ impl Doorbells {
         let (mut slot, mut rest) = (slot_of(from), None);
         if from != key(slot, 0) {
             rest = inner.tell_of_slot(from, &mut left);
-            // Its mark may be there again, and has its turn after the others.
+            // The slot may be marked again, and is then served after the others.
             slot += 1;
         }
         let mut next = rest;
         if rest.is_none() {
             let stopped = self.news.take(&Marked(&self.block), slot, |slot| {
-                // A slot of nobody is work, too.
+                // A slot without subscribers costs time, too, so it counts as one notification.
                 let before = left;
                 rest = inner.tell_of_slot(key(slot, 0), &mut left);
                 left -= usize::from(left == before && left > 0);
@@ -342,45 +359,50 @@ impl Doorbells {
         next.map(|_| inner.rounds)
     }
 
-    /// Looks at the block no more: others may get its memory.
+    /// Stops reading the block, whose memory may get another owner.
     pub(super) fn retire(&self) {
         self.inner.lock().is_over = true;
     }
 }
 
-/// Has somebody told, until this is dropped.
+/// A subscription, which lasts until it is dropped.
 pub(crate) struct Subscription {
     doorbells: Arc<Doorbells>,
-    place: Place,
+    source: EventSource,
 }
 
 impl Subscription {
-    /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be, EBUSY if another is
-    /// told of that.
+    /// Subscribes to the doorbell `number`.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: there can be no doorbell with this number.
+    /// - EBUSY: the doorbell has a subscriber.
     pub(crate) fn new(
         doorbells: &Arc<Doorbells>,
         number: u32,
-        subscriber: Arc<dyn Rung>,
+        subscriber: Arc<dyn DoorbellHandler>,
     ) -> Result<Self> {
         let mut inner = doorbells.inner.lock();
-        let place = inner.of_doorbells.get_mut(number as usize);
-        let place = place.ok_or(EINVAL)?;
-        if place.is_some() {
+        let entry = inner.of_doorbells.get_mut(number as usize);
+        let entry = entry.ok_or(EINVAL)?;
+        if entry.is_some() {
             return Err(EBUSY);
         }
-        *place = Some(subscriber);
+        *entry = Some(subscriber);
         drop(inner);
         Ok(Self {
             doorbells: doorbells.clone(),
-            place: Place::Doorbell(number),
+            source: EventSource::Doorbell(number),
         })
     }
 
-    /// Has `subscriber` told of news for this channel of this node, of which nobody else is told. May sleep.
+    /// Subscribes to news of a channel of this node, which has no other subscriber.
+    /// Context: may sleep.
     pub(crate) fn to_channel(
         doorbells: &Arc<Doorbells>,
         id: ChannelId,
-        subscriber: Arc<dyn Rung>,
+        subscriber: Arc<dyn DoorbellHandler>,
     ) -> Result<Self> {
         let key = key(doorbells.news.slot(id.0), id.0);
         let node = RBTreeNode::new(key, subscriber, GFP_KERNEL_ACCOUNT)?;
@@ -388,7 +410,7 @@ impl Subscription {
         drop(replaced);
         Ok(Self {
             doorbells: doorbells.clone(),
-            place: Place::Channel(key),
+            source: EventSource::Channel(key),
         })
     }
 }
@@ -396,14 +418,14 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut inner = self.doorbells.inner.lock();
-        let (doorbell, channel) = match self.place {
-            Place::Doorbell(number) => {
-                let place = inner.of_doorbells.get_mut(number as usize);
-                (place.and_then(Option::take), None)
+        let (doorbell, channel) = match self.source {
+            EventSource::Doorbell(number) => {
+                let entry = inner.of_doorbells.get_mut(number as usize);
+                (entry.and_then(Option::take), None)
             }
-            Place::Channel(key) => (None, inner.of_channels.remove_node(&key)),
+            EventSource::Channel(key) => (None, inner.of_channels.remove_node(&key)),
         };
-        // Neither goes under the lock.
+        // Drops the subscriber without the lock.
         drop(inner);
         drop((doorbell, channel));
     }

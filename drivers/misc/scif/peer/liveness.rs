@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Signs of life.
+//! Heartbeats.
 //!
-//! Both sides count up a word in the other's memory, driven by the ticks of the transport. A word
-//! that stands still for too long means that the peer is lost. So does an answer that does not come in
-//! time: others can live on a peer that beats and does nothing else, but nobody who waits for it. All
-//! functions may be called in any context, those of one peer one at a time, but for those of a [`Countdown`]
-//! that set it.
+//! Each side counts up a word in the other's memory, driven by the ticks of the transport. A peer
+//! whose word stands still for too long is lost. A peer that does not do in time what it was asked
+//! for is lost, too. It may beat and do nothing else, and its waiters would hang. The functions may
+//! be called in any context, but one at a time for each peer. The functions of a [`Countdown`] that
+//! set it may be called at any time.
 
 use kernel::{
     prelude::*,
@@ -16,9 +16,9 @@ use kernel::{
     },
 };
 
-/// The time within which the peer has to do something, if it has to. All times are in milliseconds.
+/// The time that the peer has for an action, if it owes one. All times are in milliseconds.
 pub(crate) struct Countdown {
-    /// 0 if it does not run.
+    /// Time limit. 0 if the countdown is stopped.
     limit: Atomic<u32>,
     passed: Atomic<u32>,
 }
@@ -31,18 +31,18 @@ impl Countdown {
         }
     }
 
-    /// Begins anew, or stops.
+    /// Starts the countdown anew with `limit`, or stops it if `limit` is `None`.
     pub(crate) fn set(&self, limit: Option<u32>) {
         self.restart();
         self.allow(limit.unwrap_or(0));
     }
 
-    /// Gives more or less time, from when it has begun; 0 stops it.
+    /// Changes the limit, counted from the last start. 0 stops the countdown.
     pub(crate) fn allow(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
     }
 
-    /// Begins anew if it runs: a part of what is waited for has come.
+    /// Starts a running countdown anew, as the peer has made progress.
     pub(crate) fn restart(&self) {
         self.passed.store(0, Relaxed);
     }
@@ -51,7 +51,8 @@ impl Countdown {
         self.limit.load(Relaxed) != 0
     }
 
-    /// Whether it is over, `milliseconds` after the last look. It stays so until it begins anew.
+    /// Returns whether the time is over. `milliseconds` have passed since the last call. Once over,
+    /// the countdown stays over until it is started anew.
     pub(super) fn is_over_after(&self, milliseconds: u32) -> bool {
         let limit = self.limit.load(Relaxed);
         if limit == 0 {
@@ -59,22 +60,22 @@ impl Countdown {
         }
         let passed = self.passed.load(Relaxed);
         let now = passed.saturating_add(milliseconds);
-        // If it has just begun anew, that counts.
+        // If the countdown was restarted at the same time, the restart wins.
         self.passed.cmpxchg(passed, now, Relaxed).is_ok() && now >= limit
     }
 }
 
-/// See the head of this file.
+/// The heartbeats of a peer, and the time that it has for its duties.
 pub(crate) struct Liveness {
-    /// In milliseconds.
+    /// Time limit for a heartbeat, in milliseconds.
     timeout: u32,
     own_beat: Atomic<u64>,
     last_peer_beat: Atomic<u64>,
-    /// For the next sign of life.
+    /// Countdown to the next heartbeat.
     beat: Countdown,
-    /// For the copies that the peer makes for this node.
-    pub(crate) pushes: Countdown,
-    /// For the slots that the peer has to empty.
+    /// Countdown for copies that the peer makes on request of this node.
+    pub(crate) peer_reads: Countdown,
+    /// Countdown for slots that the peer has to empty.
     pub(crate) staging: Countdown,
 }
 
@@ -85,23 +86,26 @@ impl Liveness {
             own_beat: Atomic::new(0),
             last_peer_beat: Atomic::new(0),
             beat: Countdown::new(timeout),
-            pushes: Countdown::new(0),
+            peer_reads: Countdown::new(0),
             staging: Countdown::new(0),
         }
     }
 
-    /// Whether the peer does not do in time what it was asked for, `milliseconds` after the last look.
+    /// Returns whether the peer is late with a duty. `milliseconds` have passed since the last
+    /// call.
     pub(super) fn is_overdue(&self, milliseconds: u32) -> bool {
-        let late = [&self.pushes, &self.staging].map(|answer| answer.is_over_after(milliseconds));
+        let late =
+            [&self.peer_reads, &self.staging].map(|answer| answer.is_over_after(milliseconds));
         late.contains(&true)
     }
 
-    /// The next sign of life of this side.
+    /// Returns the next heartbeat of this side.
     pub(super) fn beat(&self) -> u64 {
         self.own_beat.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Whether the peer's word has stood still for too long, `milliseconds` after the last look.
+    /// Returns whether the peer's word has stood still for too long. `milliseconds` have passed
+    /// since the last call.
     pub(super) fn is_silent(&self, peer_beat: u64, milliseconds: u32) -> bool {
         if self.last_peer_beat.xchg(peer_beat, Relaxed) != peer_beat {
             self.beat.set(Some(self.timeout));
@@ -116,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_stands_still_for_too_long_is_silence() {
+    fn unchanged_heartbeat_is_silence_after_the_limit() {
         let liveness = Liveness::new(100);
         assert!(!liveness.is_silent(1, 1000));
         assert!(!liveness.is_silent(1, 60));
         assert!(!liveness.is_silent(2, 60));
-        // Counted anew after each sign of life.
+        // Each heartbeat starts the countdown anew.
         assert!(!liveness.is_silent(2, 60));
         assert!(liveness.is_silent(2, 40));
         assert!(liveness.is_silent(2, u32::MAX));
@@ -129,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_late_when_its_time_is_over() {
+    fn answer_is_overdue_after_its_time_limit() {
         let liveness = Liveness::new(100);
         assert!(!liveness.is_overdue(u32::MAX));
-        let expect = |left| liveness.pushes.set(left);
+        let expect = |left| liveness.peer_reads.set(left);
         expect(Some(100));
         assert!(!liveness.is_overdue(60));
         assert!(liveness.is_overdue(40));
@@ -140,20 +144,20 @@ mod tests {
         assert!(!liveness.is_overdue(99));
         expect(None);
         assert!(!liveness.is_overdue(99));
-        // Who gives a part of it has more time; who owes nothing needs none.
-        liveness.pushes.restart();
+        // A peer that makes progress gets more time. A peer that owes nothing needs none.
+        liveness.peer_reads.restart();
         assert!(!liveness.is_overdue(99));
         expect(Some(100));
         assert!(!liveness.is_overdue(99));
-        liveness.pushes.restart();
+        liveness.peer_reads.restart();
         assert!(!liveness.is_overdue(99));
-        // More to do takes longer, but is no sign of progress.
-        liveness.pushes.allow(200);
+        // More work allows more time, but is no progress.
+        liveness.peer_reads.allow(200);
         assert!(!liveness.is_overdue(99));
-        liveness.pushes.allow(100);
+        liveness.peer_reads.allow(100);
         assert!(liveness.is_overdue(0));
         expect(None);
-        // One that is in time does not speak for the other.
+        // Progress on one duty does not excuse the other.
         liveness.staging.set(Some(100));
         expect(Some(200));
         assert!(!liveness.is_overdue(60));
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_signs_of_life_are_the_same() {
+    fn consecutive_heartbeats_differ() {
         let liveness = Liveness::new(100);
         assert!(liveness.beat() != 0);
         assert!(liveness.beat() != liveness.beat());

@@ -2,13 +2,14 @@
 
 //! Questions to a peer that it has not answered.
 //!
-//! A question stands under a token, which the peer repeats in its answer. It is put in before it is sent, and
-//! ends once: with the answer, when its asker gives up, or with all others when no answers come any more. A late
-//! answer finds no question, and is ignored. The number of questions is bounded, and so is the sum of their
-//! weights, which the asker chooses; the next asker waits.
+//! A question has a token, which the peer repeats in its answer. The asker registers the question
+//! before it sends it. A question ends exactly once: with the answer, when the asker gives up, or
+//! with all others when no more answers come. A late answer finds no question, and is ignored. The
+//! number of questions is bounded, and so is the sum of their weights, which the askers choose. An
+//! asker that finds too many waits.
 //!
-//! A peer that does not answer in time is lost: see [`in_time`]. Who keeps transfers open watches the oldest one
-//! by [`Questions::with_oldest`].
+//! A peer that does not answer in time counts as lost: see [`in_time`]. A caller that watches the
+//! time itself learns of the oldest question by [`Questions::with_oldest`].
 //!
 //! Lock: `table` is a leaf.
 
@@ -32,17 +33,17 @@ use kernel::{
     time::Delta, //
 };
 
-/// A peer that has not answered for so long is not able to any more.
+/// Time after which a peer that has not answered counts as unable to answer.
 pub(crate) const LIMIT: Delta = Delta::from_secs(120);
 
-/// How long a caller waits who finds too much under way.
+/// The event that ends a caller's wait for room.
 #[derive(Clone, Copy)]
 pub(crate) enum Until {
-    /// He does not wait: EAGAIN.
+    /// The caller does not wait, and gets EAGAIN.
     Now,
-    /// Until any signal, after which the call may begin anew.
+    /// Any signal, for calls that can be restarted.
     Signal,
-    /// Until his process is killed, for calls that can't begin anew.
+    /// A fatal signal, for calls that can't be restarted.
     Killed,
 }
 
@@ -61,7 +62,7 @@ impl Until {
     }
 }
 
-/// One that has no answer.
+/// A question without an answer.
 struct Open<Q> {
     question: Q,
     weight: u64,
@@ -69,29 +70,30 @@ struct Open<Q> {
 
 struct Table<Q> {
     open: RBTree<u32, Open<Q>>,
-    /// Who waits for room, in this order: one with much to ask for has its turn, too.
+    /// Tickets of the askers that wait for room, served in order, so that a heavy question is not
+    /// starved.
     queue: RBTree<u64, ()>,
     next_ticket: u64,
     count: usize,
     weight: u64,
     next_token: u32,
-    /// No more answers come, for this reason.
+    /// The reason why no more answers come, or `None` while they do.
     closed: Option<Error>,
 }
 
-/// The questions of one asker. `Q` is what the asker keeps until the answer comes.
+/// The questions of one kind of asker. `Q` is the state that an asker keeps until the answer comes.
 #[pin_data]
 pub(crate) struct Questions<Q> {
     most: usize,
     most_weight: u64,
     #[pin]
     table: SpinLock<Table<Q>>,
-    /// Woken when a question has ended.
+    /// Woken when a question has ended, and when the queue of tickets has changed.
     #[pin]
     waiters: WaitQueue,
 }
 
-/// A place in the queue of who waits for room, until this is dropped.
+/// A place in the queue of the askers that wait for room, until it is dropped.
 struct Ticket<'a, Q: Unpin> {
     questions: &'a Questions<Q>,
     number: u64,
@@ -106,7 +108,8 @@ impl<Q: Unpin> Drop for Ticket<'_, Q> {
 }
 
 impl<Q: Unpin> Questions<Q> {
-    /// No questions; so many there may be at once, and of so much weight. One alone may have any weight.
+    /// Creates an empty table for at most `most` questions with a total weight of `most_weight`. A
+    /// single question may have any weight.
     pub(crate) fn new(most: usize, most_weight: u64) -> impl PinInit<Self> {
         pin_init!(Self {
             most,
@@ -127,11 +130,16 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Puts a question in and returns its token. If there are too many it waits, as `until` says. Other errors are
-    /// ENOMEM, and the reason why no answers come any more.
+    /// Registers a question and returns its token. If there are too many, waits as `until` says.
+    ///
+    /// # Errors
+    ///
+    /// - ENOMEM: no memory.
+    /// - EAGAIN, ERESTARTSYS: the wait ended without room, see [`Until`].
+    /// - The reason given to [`Self::close`], once no more answers come.
     pub(crate) fn put(&self, question: Q, weight: u64, until: Until) -> Result<u32> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        // Dropped after the lock.
+        // Declared before `table`, so that the ticket is dropped after the lock is released.
         let mut ticket = None;
         let mut table = loop {
             let table = self.table.lock();
@@ -151,7 +159,7 @@ impl<Q: Unpin> Questions<Q> {
             }
             self.wait_for_room(ticket.as_ref(), weight, until)?;
         };
-        // There are fewer of them than numbers.
+        // The loop ends, as there are fewer questions than tokens.
         while table.open.get(&table.next_token).is_some() {
             table.next_token = table.next_token.wrapping_add(1);
         }
@@ -176,7 +184,8 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Whether there is room for one of this weight, and it is the turn of who has this ticket, or has none.
+    /// Returns whether there is room for a question of this weight, and whether its asker is next
+    /// in turn. An asker without a ticket is next if the queue is empty.
     fn has_room(&self, table: &Table<Q>, ticket: Option<&Ticket<'_, Q>>, weight: u64) -> bool {
         let sum = table.weight.saturating_add(weight);
         let first = table.queue.keys().next().copied();
@@ -184,7 +193,8 @@ impl<Q: Unpin> Questions<Q> {
             && (table.count == 0 || table.count < self.most && sum <= self.most_weight)
     }
 
-    /// Ends a question. None if there is no such one. Any context.
+    /// Ends a question and returns it. `None` if there is no question with this token.
+    /// Context: any.
     pub(crate) fn take(&self, token: u32) -> Option<Q> {
         let mut table = self.table.lock();
         let open = table.open.remove(&token)?;
@@ -195,8 +205,9 @@ impl<Q: Unpin> Questions<Q> {
         Some(open.question)
     }
 
-    /// Ends all questions, and those that come later, for this reason; of several reasons the first counts.
-    /// Returns the questions one by one. May sleep.
+    /// Ends all questions, and refuses later ones, for this reason. Of several reasons the first
+    /// counts. Returns the questions one by one.
+    /// Context: may sleep.
     pub(crate) fn close(&self, error: Error) -> impl Iterator<Item = Q> + '_ {
         self.table.lock().closed.get_or_insert(error);
         self.waiters.wake_all();
@@ -206,7 +217,7 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Waits until it is the turn of who has this ticket, or no answers come any more.
+    /// Waits until it is the turn of this ticket and there is room, or until no more answers come.
     fn wait_for_room(&self, ticket: Option<&Ticket<'_, Q>>, weight: u64, until: Until) -> Result {
         until.wait(&self.waiters, || {
             let table = self.table.lock();
@@ -214,42 +225,47 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Calls `f`, under the lock, with the token of the question that waits longest, and the weight of all; with none if
-    /// there is no question. Any context.
+    /// Calls `f`, under the lock, with the token of the oldest question and the weight of all
+    /// questions. If there is no question, calls it with `None`.
+    /// Context: any.
     pub(crate) fn with_oldest<R>(&self, f: impl FnOnce(Option<(u32, u64)>) -> R) -> R {
         let table = self.table.lock();
-        // Tokens are given in order; once they begin anew, a later one may be taken for it.
+        // Tokens are given out in order. Once they begin anew, a newer question may pass for the
+        // oldest.
         let token = table.open.keys().next().copied();
         f(token.map(|token| (token, table.weight)))
     }
 
-    /// How many questions there are. Any context.
+    /// Returns the number of questions.
+    /// Context: any.
     pub(crate) fn count(&self) -> usize {
         self.table.lock().count
     }
 }
 
-/// The answer, if it has come within [`LIMIT`]; if not, the peer is lost.
+/// Returns the answer that has come within [`LIMIT`]. Without an answer, ends the peer's session.
 pub(crate) fn in_time<A>(peer: &Peer, answer: Option<Result<A>>) -> Result<A> {
     answer.unwrap_or_else(|| {
-        peer.fail("it does not answer");
+        peer.fail("it has not answered a request within 120 s");
         Err(ENODEV)
     })
 }
 
-/// Waits for an answer that may take [`LIMIT`]: for [`Questions::ask`]. Interruptible.
+/// Returns a function that waits up to [`LIMIT`] for an answer, for [`Questions::ask`].
+/// Context: may sleep, interruptible.
 pub(crate) fn wait_in_time<A>(
     peer: &Peer,
 ) -> impl FnOnce(&WaitQueue, &mut dyn FnMut() -> Option<Result<A>>) -> Result<Result<A>> + '_ {
     |waiters, answer| Ok(in_time(peer, waiters.wait_timeout(LIMIT, answer)?))
 }
 
-/// What a process waits for: set once, by the answer.
+/// A reply that a process waits for. The answer sets it once.
 pub(crate) type Reply<A> = Arc<SetOnce<A>>;
 
 impl<A: Copy> Questions<Reply<A>> {
-    /// Asks with `send`, which gets the token, and waits with `wait` for the answer, or for the reason why there is
-    /// none. Interruptible while there are too many questions.
+    /// Sends a question with `send`, which gets the token. Waits with `wait` for the answer, or for
+    /// the reason why none comes.
+    /// Context: may sleep, interruptible while there are too many questions.
     pub(crate) fn ask(
         &self,
         send: impl FnOnce(u32) -> Result,
@@ -262,12 +278,13 @@ impl<A: Copy> Questions<Reply<A>> {
             answer.or_else(|| self.table.lock().closed.map(Err))
         };
         let answered = send(token).and_then(|()| wait(&self.waiters, &mut answer));
-        // It may have no answer.
+        // The question may have no answer, and is then still registered.
         drop(self.take(token));
         answered?
     }
 
-    /// The peer has answered. Any context.
+    /// Passes the peer's answer to the asker.
+    /// Context: any.
     pub(crate) fn answered(&self, token: u32, answer: A) {
         if let Some(reply) = self.take(token) {
             reply.populate(answer);
@@ -285,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_ends_once() -> Result {
+    fn question_is_taken_only_once() -> Result {
         let questions = questions(2, 0)?;
         let first = questions.put(1, 0, Until::Now)?;
         let second = questions.put(2, 0, Until::Now)?;
@@ -301,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_bounded_but_for_one_alone() -> Result {
+    fn question_weights_are_limited_except_for_a_single_one() -> Result {
         let questions = questions(9, 10)?;
         let heavy = questions.put(1, 11, Until::Now)?;
         assert_eq!(questions.put(2, 0, Until::Now), Err(EAGAIN));
         assert_eq!(questions.take(heavy), Some(1));
         assert!(questions.put(3, 6, Until::Now).is_ok());
         assert_eq!(questions.put(4, 5, Until::Now), Err(EAGAIN));
-        // One that waits has its turn before those that come later.
+        // A question that waits has its turn before later ones.
         let ticket = questions.queue_up()?;
         assert_eq!(questions.put(4, 4, Until::Now), Err(EAGAIN));
         assert!(questions.has_room(&questions.table.lock(), Some(&ticket), 4));
@@ -319,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn all_end_for_the_first_reason() -> Result {
+    fn close_ends_all_questions_with_its_first_error() -> Result {
         let questions = questions(9, 0)?;
         for question in 1..4 {
             questions.put(question, 0, Until::Now)?;
@@ -331,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_reaches_its_asker() -> Result {
+    fn answer_error_or_close_reaches_the_asker() -> Result {
         let questions = Arc::pin_init(Questions::<Reply<u8>>::new(1, 0), GFP_KERNEL)?;
         let answered = questions.ask(
             |token| {

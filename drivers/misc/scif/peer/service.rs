@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What peers are used for: services.
+//! Services: the uses of a peer.
 //!
-//! A service has an id, which messages carry (`logic/envelope.rs` gives the numbers out), and makes
-//! an [`Attachment`] for each peer that comes. SCIF is the first. To add one is a file of its own and
-//! a line in `scif_main.rs`.
+//! A service has an id, which messages carry (`logic/envelope.rs` defines the ids), and makes an
+//! [`Attachment`] for each new peer. SCIF is the first service. A new service takes a file of its
+//! own and a line in `scif_main.rs`.
 //!
-//! A peer that has no such service says so, see [`Attachment::refused`].
+//! A peer that lacks the service says so: see [`Attachment::refused`].
 //!
-//! What a service has for one peer: its state, and the handler of the peer's messages.
+//! An [`Attachment`] is a service's state for one peer, and the handler of the peer's messages.
 
 use super::{
     control::AnnexOf,
@@ -27,17 +27,21 @@ use kernel::{
     }, //
 };
 
-/// See the head of this file.
+/// A use of peers, such as SCIF.
 pub(crate) trait Service: Send + Sync {
-    /// As messages name it.
+    /// Returns the id by which messages name the service.
     fn id(&self) -> ServiceId;
 
-    /// A peer has come: makes what the service has for it. No message comes before this has
-    /// returned. May sleep.
+    /// Makes the service's state for a new peer. No message comes before this has returned.
+    /// Context: may sleep.
     fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>>;
+
+    /// Takes note that no more peers come by a link, and that all sessions there are forgotten.
+    /// Context: may sleep.
+    fn link_gone(&self, _link: &CStr) {}
 }
 
-/// Why the relation to a peer ends: what it has done, for the log.
+/// The reason, for the log, why a session ends: the peer's violation of the protocol.
 pub(crate) type Violation = &'static str;
 
 impl From<Malformed> for Violation {
@@ -46,29 +50,40 @@ impl From<Malformed> for Violation {
     }
 }
 
-/// See the head of this file.
+/// A service's state for one peer, and the handler of the peer's messages.
 ///
-/// The functions of the end are called in the order in which they stand here: `lost` and `drained` once,
-/// `unreachable` once or twice, `forget` once or, when the relation could not begin, not at all.
+/// `begin` is called once. At the end of a session the functions are called in the order in which they stand here. `lost`
+/// and `drained` are called once, `unreachable` once or twice. `forget` is called once, or not at
+/// all if the session could not begin.
 pub(crate) trait Attachment: Send + Sync {
-    /// A message for the service. The control work, inside the peer; may sleep, never waits for the
-    /// peer.
+    /// Begins: from now on, the peer's messages are delivered, and the peer can be sent some.
+    /// Context: may sleep, does not wait for the peer.
+    fn begin(&self) {}
+
+    /// Handles a message for the service. The caller is inside the peer.
+    /// Context: control work, may sleep, does not wait for the peer.
     fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation>;
 
-    /// The peer does not have the service, which it says as often as it was asked. As [`Self::message`].
+    /// Handles the peer's notice that it lacks the service, which it sends for each request. The
+    /// caller is inside the peer.
+    /// Context: control work, may sleep, does not wait for the peer.
     fn refused(&self) -> Result<(), Violation>;
 
-    /// The peer is gone: marks everything as lost, closes the uses of all channels, which hold the peer, and
-    /// wakes all who wait. Others may still be inside. May sleep.
+    /// Marks all state as lost, closes the uses of all channels, which hold the peer, and wakes all
+    /// waiters. Other callers may still be inside.
+    /// Context: may sleep.
     fn lost(&self);
 
-    /// Nobody is inside any more, or will be: takes the peer's memory away from processes, forgets
-    /// what the peer has asked for. May sleep.
+    /// Unmaps the peer's memory from processes, and forgets the requests of the peer. No caller is
+    /// inside, or will be.
+    /// Context: may sleep.
     fn drained(&self) {}
 
-    /// The peer can't reach memory of processes any more: lets go of it. May sleep.
+    /// Releases memory of processes, which the peer can't reach any more.
+    /// Context: may sleep.
     fn unreachable(&self) {}
 
-    /// The peer writes nothing more, ever: lets go of all. May sleep.
+    /// Releases everything else, as the peer will never write again.
+    /// Context: may sleep.
     fn forget(&self) {}
 }

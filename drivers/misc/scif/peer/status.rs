@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a node stands, as processes see it: a page that tells whether it is within reach, and whether it
-//! was all the time.
-//!
-//! A [`NodeStatus`] outlives the peers that come and go with the node's id. Each of these has a
-//! [`PeerStatus`] of its own, by which it turns the page: online once it can be connected to, lost as soon
-//! as anybody knows of the loss. The peer sees to the latter before it tells anybody else, so that whoever
-//! learns of the loss in another way finds it in the page.
-//!
-//! The boot id is the node's generation, which is drawn when its module is loaded: what a peer remembers of a
-//! node is gone when the node's module is, so unloading that ends a life as a reboot does.
-//!
-//! The epoch is odd while the node is within reach. It is the last to be written when a node comes, and the boot
-//! id before it does not change until the epoch has: a process that finds the same odd epoch
-//! before and after it reads the boot id has read that of this epoch.
-//!
-//! Lock: `NodeStatus::sessions` is a leaf, taken in any context.
+//! The status of a node as processes see it: a page that tells whether the node is within reach,
+//! and always was.
 
 use crate::sys::{
     shared_memory::{
@@ -45,13 +31,13 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// The status of one node.
 #[pin_data]
 pub(crate) struct NodeStatus {
     page: StatusPage,
-    /// Whoever has it, but for the table that it is found in.
+    /// Number of holders, apart from the table in which the status is found.
     holders: Atomic<usize>,
-    /// How many there are with the node, for each of which it is within reach; this node has one that never ends.
+    /// Number of sessions by which the node is within reach. This node has one that never ends.
     #[pin]
     sessions: SpinLockIrq<u32>,
     /// Woken when the epoch has changed.
@@ -60,13 +46,10 @@ pub(crate) struct NodeStatus {
 }
 
 impl NodeStatus {
-    /// Of a node that was never seen. `charged` says whether the calling process pays. May sleep.
+    /// Creates the status of a node that was never seen. If `charged`, the calling process pays.
+    /// Context: may sleep.
     pub(crate) fn new(node: u16, charged: bool) -> Result<Arc<Self>> {
-        let payer = if charged {
-            Payer::Caller
-        } else {
-            Payer::Nobody
-        };
+        let payer = if charged { Payer::Caller } else { Payer::None };
         let page = StatusPage::new(node, payer)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -82,32 +65,34 @@ impl NodeStatus {
         )
     }
 
-    /// The id of the node.
+    /// Returns the id of the node.
     pub(crate) fn node(&self) -> u16 {
         self.page.node.load(Relaxed) as u16
     }
 
-    /// This node has got its id only now.
+    /// Sets the id, which this node may learn only after its status was made.
     pub(crate) fn set_node(&self, node: u16) {
         self.page.node.store(node.into(), Relaxed);
     }
 
-    /// Odd while the node is within reach.
+    /// Returns the epoch, which is odd while the node is within reach.
     pub(crate) fn epoch(&self) -> u64 {
         self.page.epoch.load(Acquire)
     }
 
-    /// The frame of the page that processes see.
+    /// Returns the frame of the page that processes see.
     pub(crate) fn frame(&self) -> Result<Frame<'_>> {
         self.page.frame()
     }
 
-    /// Whether nobody has it but the table in which it is found; nobody gets it by itself then.
+    /// Returns whether only the table holds the status. Then only a lookup in the table can make a
+    /// holder.
     pub(crate) fn is_idle(&self) -> bool {
         self.holders.load(Acquire) == 0
     }
 
-    /// It is this node's, which is always within reach: said once. Any context.
+    /// Marks this node as within reach, for good. Called once for a status.
+    /// Context: any.
     pub(crate) fn is_this(&self, generation: u64) {
         self.begin_session(&mut self.sessions.lock(), generation);
         self.waiters.wake_all();
@@ -115,9 +100,9 @@ impl NodeStatus {
 
     fn begin_session(&self, sessions: &mut u32, generation: u64) {
         *sessions += 1;
-        // One that was there has not been told to be lost yet.
+        // A previous session may not have been marked as lost yet.
         self.end_epoch();
-        // Who sees anything of the new boot id sees that the epoch has ended.
+        // A process that sees any part of the new boot id must see that the epoch has ended.
         barrier::smp_mb(barrier::Write);
         let [boot_id, _] = &self.page.boot_id;
         boot_id.store(generation, Relaxed);
@@ -125,7 +110,7 @@ impl NodeStatus {
         self.page.epoch.store(epoch.wrapping_add(1), Release);
     }
 
-    /// The caller has `sessions` locked.
+    /// Ends the current epoch. The caller holds the `sessions` lock.
     fn end_epoch(&self) {
         let epoch = self.page.epoch.load(Relaxed);
         if epoch % 2 == 1 {
@@ -134,18 +119,18 @@ impl NodeStatus {
     }
 }
 
-/// One who has a [`NodeStatus`], which stays findable as long.
-pub(crate) struct Held(Arc<NodeStatus>);
+/// A reference to a [`NodeStatus`]. The table keeps the status as long as a reference exists.
+pub(crate) struct StatusHolder(Arc<NodeStatus>);
 
-impl Held {
-    /// Takes it out of a table, with the table's lock held.
+impl StatusHolder {
+    /// Makes a holder of a status found in a table. The caller holds the table's lock.
     pub(crate) fn new(status: &Arc<NodeStatus>) -> Self {
         status.holders.fetch_add(1, Relaxed);
         Self(status.clone())
     }
 }
 
-impl Deref for Held {
+impl Deref for StatusHolder {
     type Target = NodeStatus;
 
     fn deref(&self) -> &NodeStatus {
@@ -153,13 +138,13 @@ impl Deref for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for StatusHolder {
     fn drop(&mut self) {
         self.0.holders.fetch_sub(1, Release);
     }
 }
 
-/// How far a peer has come.
+/// The phase of a peer's life.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     New = 0,
@@ -167,26 +152,27 @@ enum Phase {
     Lost = 2,
 }
 
-/// One peer's hand on the status of its node.
+/// The part of one peer in the status of its node.
 pub(crate) struct PeerStatus {
-    held: Held,
-    /// A [`Phase`], as its number; only touched with `NodeStatus::sessions` locked.
+    held: StatusHolder,
+    /// A [`Phase`], as its number. Only accessed under the lock `NodeStatus::sessions`.
     phase: Atomic<u32>,
 }
 
 impl PeerStatus {
-    /// Of a peer that has just come.
-    pub(super) fn new(held: Held) -> Self {
+    /// Creates the part of a new peer.
+    pub(super) fn new(held: StatusHolder) -> Self {
         Self {
             held,
             phase: Atomic::new(Phase::New as u32),
         }
     }
 
-    /// The peer can be connected to: to be said once, and not of this node itself. Any context.
+    /// Marks the peer as online: it can be connected to. Called once, and not for this node itself.
+    /// Context: any.
     pub(crate) fn online(&self, generation: u64) {
         let mut sessions = self.held.sessions.lock();
-        // It may be lost already.
+        // The peer may be lost already.
         if self.phase.load(Relaxed) == Phase::New as u32 {
             self.phase.store(Phase::Online as u32, Relaxed);
             self.held.begin_session(&mut sessions, generation);
@@ -195,7 +181,8 @@ impl PeerStatus {
         self.held.waiters.wake_all();
     }
 
-    /// The peer is lost: to be said before anybody else can know. Any context, any number of times.
+    /// Marks the peer as lost, before any other code can know. May be called more than once.
+    /// Context: any.
     pub(super) fn lost(&self) {
         let mut sessions = self.held.sessions.lock();
         let phase = self.phase.load(Relaxed);
@@ -210,7 +197,8 @@ impl PeerStatus {
         self.held.waiters.wake_all();
     }
 
-    /// A transfer, or another access to the node, has failed: counts that. Any context.
+    /// Counts a failed transfer, or another failed access to the node.
+    /// Context: any.
     pub(crate) fn access_failed(&self) {
         self.held.page.errors.add(1, Relaxed);
     }
@@ -226,11 +214,11 @@ mod tests {
     }
 
     fn peer(status: &Arc<NodeStatus>) -> PeerStatus {
-        PeerStatus::new(Held::new(status))
+        PeerStatus::new(StatusHolder::new(status))
     }
 
     #[test]
-    fn the_epoch_is_odd_while_a_peer_is_there() -> Result {
+    fn epoch_is_odd_while_a_peer_is_online() -> Result {
         let status = NodeStatus::new(3, true)?;
         assert!(status.is_idle());
         let first = peer(&status);
@@ -242,7 +230,7 @@ mod tests {
         first.lost();
         assert_eq!((status.epoch(), boot_id(&status)), (2, 5));
         drop(first);
-        // One that is lost before it could be connected to was never there.
+        // A peer that is lost before it could be connected to was never online.
         let second = peer(&status);
         second.lost();
         second.online(7);
@@ -253,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_back_early_is_not_lost_with_the_old_one() -> Result {
+    fn loss_of_the_old_session_keeps_the_new_peer_online() -> Result {
         let status = NodeStatus::new(3, false)?;
         let (first, second) = (peer(&status), peer(&status));
         first.online(1);
@@ -267,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn this_node_is_never_lost() -> Result {
+    fn own_node_is_never_lost() -> Result {
         let status = NodeStatus::new(0, false)?;
         status.is_this(1);
         let itself = peer(&status);

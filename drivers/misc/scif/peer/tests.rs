@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What peers offer, tried by a service that has nothing of SCIF.
+//! Tests of peers, with a service that has nothing of SCIF.
 //!
-//! The service is in `peer/tests/toy.rs`. The tests wait for what it notes, never for a time to pass.
+//! The service is in `peer/tests/toy.rs`. The tests wait for its notes, never for a time to pass.
 
 pub(crate) mod toy;
 mod uses;
@@ -18,7 +18,7 @@ use super::{
         ROOM_MILLISECONDS, //
     },
     doorbells::{
-        Rung,
+        DoorbellHandler,
         Subscription, //
     },
     questions::{
@@ -69,16 +69,16 @@ use toy::{
     ECHO, //
 };
 
-/// A look at who is about to wait.
+/// Interval between two checks for a waiter.
 const LOOK: Delta = Delta::from_micros(200);
-/// As often as this; who does not wait by then does not wait.
+/// Number of checks. A task that does not wait by then will not wait.
 const LOOKS: u32 = 100_000;
 
-/// Counts how often it rang.
+/// A subscriber that counts the rings.
 struct Counter(Atomic<u32>);
 
-impl Rung for Counter {
-    fn rung(&self) {
+impl DoorbellHandler for Counter {
+    fn on_doorbell(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 }
@@ -87,11 +87,11 @@ impl Rung for Counter {
 mod cases {
     use super::*;
 
-    /// How a session ends.
+    /// The notes that the end of a session makes.
     const END: [&str; 5] = ["lost", "drained", "torn down", "unreachable", "forget"];
 
     #[test]
-    fn a_message_is_echoed() -> Result {
+    fn posted_message_is_echoed() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Call { number: 0 })?;
         bed.record.wait_for_notes(2)?;
@@ -101,7 +101,7 @@ mod cases {
     }
 
     #[test]
-    fn messages_that_find_no_room_arrive_in_order() -> Result {
+    fn messages_deferred_for_room_arrive_in_order() -> Result {
         const COUNT: u32 = 1000;
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
@@ -127,7 +127,7 @@ mod cases {
         assert_eq!(posted, bed.peer.control.slots() - 1);
         assert!(is_short);
         bed.record.wait_for_echoes(COUNT)?;
-        // Those who wait for room.
+        // The posters that wait for room.
         for number in COUNT..2 * COUNT {
             bed.peer.post(&Toy::Call { number })?;
         }
@@ -138,14 +138,14 @@ mod cases {
     }
 
     #[test]
-    fn what_goes_before_a_message_without_room_is_rung_for() -> Result {
+    fn doorbell_rings_for_messages_before_a_deferred_one() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
         bed.record.wait_until_held()?;
         let inside = bed.peer.enter().ok_or(ENODEV)?;
         let (control, path) = (&bed.peer.control, bed.peer.path());
         let call = |number| Toy::Call { number }.envelope();
-        // All slots but one, beside that of the request that is being handled.
+        // All slots but one, besides the slot of the request that is being handled.
         for number in 0..control.slots() - 2 {
             assert!(control.post(path, &call(number), Annex::NONE)?);
         }
@@ -164,10 +164,10 @@ mod cases {
         Ok(())
     }
 
-    /// However often a process asks and is interrupted: it waits for room as everybody does, and answers for nobody go the
-    /// way of all answers.
+    /// A process that asks again and again, and is always interrupted, still waits for room as
+    /// others do. Answers that no asker waits for are sent as all answers are.
     #[test]
-    fn questions_that_are_given_up_do_not_end_a_session() -> Result {
+    fn abandoned_questions_do_not_end_the_session() -> Result {
         const ROUND: u32 = 4096;
         let bed = Bed::new()?;
         let questions = KBox::pin_init(Questions::<Reply<u8>>::new(16, 0), GFP_KERNEL)?;
@@ -177,7 +177,7 @@ mod cases {
         };
         let mut number = 0;
         for _ in 0..3 {
-            // All that wait for the end of something, which comes for all at once.
+            // All questions that wait for one event, whose answers are sent at once.
             for _ in 0..ROUND {
                 ask(&Toy::CallForLater { number });
                 number += 1;
@@ -200,7 +200,7 @@ mod cases {
     }
 
     #[test]
-    fn who_must_not_wait_does_not_wait_for_room() -> Result {
+    fn nonblocking_post_to_a_full_ring_returns_eagain() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
         bed.record.wait_until_held()?;
@@ -212,7 +212,7 @@ mod cases {
                 break;
             }
         }
-        // Nor does who sends later, with memory of his own.
+        // A sender that uses reserved memory does not wait either.
         let reservation = Reservation::new(GFP_KERNEL)?;
         bed.peer.send(reservation, &Toy::Install {});
         bed.record.open();
@@ -223,7 +223,7 @@ mod cases {
     }
 
     #[test]
-    fn a_peer_that_makes_no_room_is_lost() -> Result {
+    fn peer_that_makes_no_room_in_time_is_lost() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
         bed.record.wait_until_held()?;
@@ -245,7 +245,7 @@ mod cases {
     }
 
     #[test]
-    fn a_waiter_for_room_hears_of_the_loss() -> Result {
+    fn peer_loss_wakes_waiter_for_room() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
         bed.record.wait_until_held()?;
@@ -273,7 +273,7 @@ mod cases {
     }
 
     #[test]
-    fn a_waiter_for_requests_returns_after_they_were_handled() -> Result {
+    fn wait_for_handled_returns_after_requests_are_handled() -> Result {
         let bed = Bed::new()?;
         for number in 0..100 {
             bed.peer.post(&Toy::Call { number })?;
@@ -292,7 +292,7 @@ mod cases {
     }
 
     #[test]
-    fn each_message_has_its_annex() -> Result {
+    fn messages_arrive_with_their_own_annex() -> Result {
         const COUNT: u32 = 1000;
         let bed = Bed::new()?;
         for number in 0..COUNT {
@@ -311,7 +311,7 @@ mod cases {
     }
 
     #[test]
-    fn an_annex_has_no_more_than_its_words() -> Result {
+    fn message_claiming_too_many_annex_words_ends_the_session() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::CallAtLength {
             number: 0,
@@ -323,7 +323,7 @@ mod cases {
     }
 
     #[test]
-    fn a_service_hears_that_the_peer_lacks_it() -> Result {
+    fn service_is_told_that_the_peer_lacks_it() -> Result {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Install {})?;
         bed.record.wait_for_notes(1)?;
@@ -336,7 +336,7 @@ mod cases {
     }
 
     #[test]
-    fn a_request_by_the_ring_of_answers_ends_the_session() -> Result {
+    fn request_in_the_answer_ring_ends_the_session() -> Result {
         let bed = Bed::new()?;
         let inside = bed.peer.enter().ok_or(ENODEV)?;
         let call = Toy::Call { number: 0 }.envelope();
@@ -349,7 +349,7 @@ mod cases {
     }
 
     #[test]
-    fn who_breaks_the_rules_is_lost() -> Result {
+    fn message_of_unknown_kind_or_stray_service_ends_the_session() -> Result {
         let unknown = Stray {
             service: ECHO,
             kind: 99,
@@ -369,7 +369,7 @@ mod cases {
     }
 
     #[test]
-    fn the_end_waits_for_those_inside_and_comes_once() -> Result {
+    fn session_end_waits_for_users_and_is_reported_once() -> Result {
         let bed = Bed::new()?;
         let inside = bed.peer.enter_owned().ok_or(ENODEV)?;
         bed.peer.fail("a test ends it");
@@ -389,7 +389,7 @@ mod cases {
     }
 
     #[test]
-    fn a_session_with_this_node_itself_that_has_failed_is_made_anew() -> Result {
+    fn failed_loopback_session_is_created_again() -> Result {
         let bed = Bed::that_comes_back(1)?;
         bed.peer.fail("a test ends it");
         // There was no memory for the first attempt.
@@ -407,7 +407,7 @@ mod cases {
     }
 
     #[test]
-    fn a_node_hears_its_own_signs_of_life() -> Result {
+    fn loopback_peer_sees_its_own_heartbeats() -> Result {
         let bed = Bed::new()?;
         for _ in 0..10 {
             bed.peer.as_arc_borrow().tick(1000);
@@ -418,7 +418,7 @@ mod cases {
     }
 
     #[test]
-    fn a_doorbell_rings_for_those_who_subscribe() -> Result {
+    fn doorbell_notifies_its_subscribers_only() -> Result {
         let bed = Bed::new()?;
         let counter = Arc::new(Counter(Atomic::new(0)), GFP_KERNEL)?;
         let doorbells = &bed.peer.doorbells;
@@ -429,7 +429,7 @@ mod cases {
         bed.peer.path().ring(number);
         bed.peer.path().ring(number + 1);
         assert_eq!(counter.0.load(Relaxed), 1);
-        // Again at the next two ticks, as something may have rung too early; not at the one after them.
+        // Notified again at the next two ticks only, as a ring may have come too early.
         for told in [2, 3, 3] {
             bed.peer.as_arc_borrow().tick(1);
             assert_eq!(counter.0.load(Relaxed), told);
@@ -446,7 +446,7 @@ mod cases {
     }
 
     #[test]
-    fn a_channel_closes_after_its_last_use() -> Result {
+    fn channel_reports_end_after_its_last_use() -> Result {
         let bed = Bed::new()?;
         let make = || -> Result<Arc<Channel>> {
             let id = bed.record.channels.lock().next_id();
@@ -468,14 +468,14 @@ mod cases {
         assert!(channel.begin_use().is_err());
         drop(first);
         assert_eq!(bed.record.take_notes(), ["Close"]);
-        // Who uses a channel is inside the peer.
+        // A user of a channel is inside the peer.
         assert!(bed.peer.in_flight.count() > 0);
         drop(last);
         assert_eq!(bed.record.take_notes(), ["uses ended"]);
-        // Not told again: nobody is inside any more.
+        // The owner is not told again, as no use is left.
         assert!(channel.drain_uses(&Patience::Endless));
 
-        // All that it may have to say: the peer hears each, and no more.
+        // The peer gets each message that the channel may send once, and no more.
         for _ in 0..2 * SENT_ONCE {
             channel.send_once(&Toy::Install {});
         }
@@ -483,7 +483,7 @@ mod cases {
         bed.peer.wait_for_handled()?;
         assert_eq!(bed.record.take_notes(), ["Install"; SENT_ONCE]);
 
-        // What takes its place has another id.
+        // The next channel has another id.
         channel.remove();
         let other = make()?;
         assert!(other.id != target);

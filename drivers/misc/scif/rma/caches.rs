@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All registration caches of the module, and what they have done.
+//! All registration caches of the module, and counters of what they do.
 //!
-//! A cache is listed here from when it first keeps something until it is closed. What they keep is
-//! let go where a process reaches its limit ([`Reclaim`]), and where the kernel is short of memory
-//! ([`Shrink`]).
+//! A cache is listed here from the time when it first keeps a registration until it is closed. Its
+//! registrations are released when a process reaches its limit ([`Reclaim`]), and when the kernel
+//! is short of memory ([`Shrink`]).
 //!
-//! # When memory is short
+//! # Shortage of memory
 //!
-//! Pages that are pinned are neither swapped out nor written back: what is kept for later transfers
-//! would be lost to everybody else. So the kernel may ask for it, as it asks other caches. It asks
-//! where nothing can be let go; a work item does that, a little later. Each cache gives in
-//! proportion to what it keeps, and first what has not been used for longest.
+//! Pinned pages are neither swapped out nor written back. So memory that is kept for later
+//! transfers would be lost to the rest of the system. The kernel may ask for this memory, as it
+//! asks other caches. The kernel asks where nothing can be released, so a work item releases memory
+//! a little later. Each cache gives in proportion to what it keeps, the least recently used
+//! registrations first.
 //!
-//! Memory that is registered or in a transfer stays.
+//! Memory of registered windows and of transfers in flight stays.
 
 use super::registration_cache::RegistrationCache;
 use crate::{
@@ -48,39 +49,40 @@ use kernel::{
     }, //
 };
 
-/// What all caches have done.
+/// Counters of all caches together.
 pub(crate) struct Counters {
-    /// Transfers that found what they need.
+    /// Transfers that found a registration in a cache.
     pub(crate) hits: Atomic<u64>,
-    /// Transfers that did not.
+    /// Transfers that asked for the cache and found none.
     pub(crate) misses: Atomic<u64>,
     /// Pages in registrations that exist now, kept or in use.
     pub(crate) pages: Atomic<i64>,
-    /// Registrations whose mapping has changed.
+    /// Registrations whose range has changed.
     pub(crate) invalidations: Atomic<u64>,
-    /// Registrations that made room for others.
+    /// Registrations that were released to make room for others.
     pub(crate) evictions: Atomic<u64>,
 }
 
-/// See the head of this file.
+/// All registration caches, and the work that returns memory to the kernel.
 #[pin_data]
 pub(crate) struct Caches {
-    /// How many pages each may keep.
+    /// Largest number of pages that each cache may keep.
     pub(super) limit: usize,
-    /// Who has pinned what, here and elsewhere.
+    /// Record of pinned memory by user, in caches and elsewhere.
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) counters: Counters,
     pub(super) queues: Arc<WorkQueues>,
     pub(super) list: Arc<List<RegistrationCache>>,
-    /// Pages that the kernel has asked for, and that are still to be given.
+    /// Number of pages that the kernel has asked for and that were not released yet.
     wanted: Atomic<i64>,
-    /// Gives them.
+    /// Work item that releases these pages.
     #[pin]
     work: Work<Self>,
 }
 
 impl Caches {
-    /// None yet; each may keep `limit` pages. May sleep.
+    /// Creates an empty list of caches. Each cache may keep `limit` pages.
+    /// Context: may sleep.
     pub(crate) fn new(limit: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
         let ledger = Ledger::new()?;
         let list = List::new()?;
@@ -104,8 +106,9 @@ impl Caches {
         )
     }
 
-    /// Lets the kernel ask for memory, as long as the result exists: it is dropped before the work queues are flushed
-    /// for good. May sleep.
+    /// Lets the kernel ask for memory as long as the result exists. The result is dropped before
+    /// the work queues are flushed for good.
+    /// Context: may sleep.
     pub(crate) fn offer_memory(self: &Arc<Self>) -> Result<Shrinker<Self>> {
         Shrinker::register(c"scif_registrations", self.clone())
     }
@@ -139,10 +142,10 @@ impl Shrink for Caches {
     fn scan(this: ArcBorrow<'_, Self>, count: usize) -> usize {
         this.wanted
             .add(i64::try_from(count).unwrap_or(i64::MAX), Relaxed);
-        // An error says that the work is pending already.
+        // An error says that the work item is pending already.
         let arc: Arc<Self> = this.into();
         let _ = this.queues.work.enqueue(arc);
-        // Nothing has gone yet.
+        // No page has been released yet.
         0
     }
 }
@@ -156,7 +159,7 @@ impl WorkItem for Caches {
         if let (Ok(wanted), Ok(total)) = (usize::try_from(wanted), usize::try_from(total)) {
             this.list.iter().for_each(|cache| cache.shed(wanted, total));
         }
-        // What could not be given now is asked for again.
+        // The kernel asks again for pages that could not be released now.
         this.wanted.add(-wanted, Relaxed);
     }
 }

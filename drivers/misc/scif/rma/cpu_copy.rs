@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies by the processor: over when the call returns.
+//! Copies by the CPU, which are complete when the call returns.
 //!
-//! A small copy that lies in one window of the peer, and in one window of ours or in memory of the caller, has next to
-//! nothing around it ([`Transfers::copy_at_once`]). It has no number (0 for who traces), because a fence has nothing to
-//! wait for, and nothing of it is allocated.
+//! A short path ([`Transfers::copy_at_once`]) makes small copies that lie in one window of the
+//! peer. On the local side, they lie in one window or in memory of the caller. Such a copy
+//! allocates nothing. It has no number (traces show 0), because a fence has nothing to wait for.
 //!
-//! That is only for what goes well: whatever is not so simple, or wrong, is left to the general way, which knows
-//! what to say of it (`transfers.rs`). So a copy that was made in part may be made again.
+//! The short path reports no errors. If a copy is not that simple, or fails, it is left to the
+//! general path (`transfers.rs`), which knows which error to report. So bytes that were copied
+//! already may be copied again.
 
 use super::{
     operation::{
@@ -45,23 +46,29 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A copy looks at the state of the peer and at signals each time it has moved this much.
+/// Number of bytes after which a copy checks the state of the peer and pending signals.
 const STEP: u64 = 256 * 1024;
 
-/// What is written at once at most: more looks at signals meanwhile.
+/// Largest number of bytes that the short path writes. A longer write checks for signals in
+/// between.
 const LARGEST: u64 = 64 << 10;
 
-/// What is read at once at most: the processor waits for each load.
+/// Largest number of bytes that the short path reads, as the CPU waits for each load.
 const LARGEST_READ: u64 = 4 << 10;
 
-/// Copies all of an operation, one part after the other, and ends it. The caller is inside the peer, and hears of the
-/// error: ENODEV if the peer is lost meanwhile, EINTR if the caller is being killed.
+/// Copies all of an operation, one part after the other, and completes the operation. The caller is
+/// inside the peer, and hears of the error.
+///
+/// # Errors
+///
+/// - ENODEV: the peer is lost meanwhile.
+/// - EINTR: the caller is being killed.
 pub(super) fn copy(operation: &Arc<Operation>, caller: Caller) -> Result {
     let copied = operation.parts().into_iter().try_for_each(|(skip, len)| {
         operation
             .sides
             .for_each_stretch(skip, len, |stretch| copy_stretch(operation, &stretch))?;
-        // The tail comes after the body.
+        // The last part must arrive after the body.
         flush_writes();
         Ok(())
     });
@@ -72,12 +79,12 @@ pub(super) fn copy(operation: &Arc<Operation>, caller: Caller) -> Result {
     Ok(())
 }
 
-/// Has what follows a copy come after it, if that failed in the middle, too.
+/// Orders everything that follows behind a copy, even if the copy failed halfway.
 #[inline]
 fn finish(stores: Option<&Stores>, direction: Direction) {
     flush_writes();
     if let (Some(stores), Direction::Write) = (stores, direction) {
-        // Engines would overtake it.
+        // Noted so that engines do not overtake the stores.
         stores.note();
     }
 }
@@ -100,8 +107,9 @@ fn copy_stretch(operation: &Operation, stretch: &Stretch<'_>) -> Result {
     })
 }
 
-/// Calls `f` with each contiguous piece, of [`STEP`] bytes at most, of the `len` bytes from `offset` on of a window, with
-/// where it begins in them, and its length, until there is an error.
+/// Calls `f` with each contiguous piece of the `len` bytes of a window from `offset` on, until an
+/// error. A piece has at most [`STEP`] bytes. `f` also gets the offset of the piece in the `len`
+/// bytes and its length.
 fn for_each_piece(
     path: &dyn Path,
     window: &RemoteWindow,
@@ -119,7 +127,7 @@ fn for_each_piece(
     Ok(())
 }
 
-/// Copies all of a place of the peer, or to all of it.
+/// Copies between pages and all bytes of a place of the peer.
 fn copy_pages(direction: Direction, place: &Reached<'_>, pages: &Pages, offset: usize) -> Result {
     match direction {
         Direction::Write => place.copy_from(pages, offset),
@@ -128,7 +136,9 @@ fn copy_pages(direction: Direction, place: &Reached<'_>, pages: &Pages, offset: 
 }
 
 impl Transfers {
-    /// Copies, if it is as simple as the head of this file says: none if not all was copied. May sleep.
+    /// Makes a copy by the short path described in the head of this file. Returns `None` if not all
+    /// was copied.
+    /// Context: may sleep.
     pub(super) fn copy_at_once(&self, request: &Request<'_>) -> Option<()> {
         let (direction, remote, options) = (request.direction, request.remote, request.options);
         let len = remote.len();
@@ -139,7 +149,7 @@ impl Transfers {
         if len > largest || options.ordered {
             return None;
         }
-        // Refused once the other end is closed or lost, and this one has been closed.
+        // Fails once the other end is closed or lost, or this end has been closed.
         let _use = self.channel.begin_use().ok()?;
         if self.channel.peer().is_over() {
             return None;
@@ -158,7 +168,8 @@ impl Transfers {
                     })
                 })
             }
-            // Who wants memory to be kept gets that, and a read has to be sure of all of it.
+            // The general path keeps memory in the cache if the caller asked for that. A read must
+            // be sure of all its memory, so the general path pins it.
             LocalSide::Memory(_) if direction == Direction::Read || options.use_cache => None,
             LocalSide::Memory(memory) => self.traced(request, || {
                 for_each_piece(path, &window, offset, len, |place, at, len| {
@@ -179,7 +190,7 @@ impl Transfers {
     fn traced(&self, request: &Request<'_>, copy: impl FnOnce() -> Result) -> Option<()> {
         self.trace_submit(request, 0, false);
         let copied = copy();
-        finish(self.ways.stores.as_deref(), request.direction);
+        finish(self.policy.stores.as_deref(), request.direction);
         let result = copied.map_err(|_| EAGAIN);
         let (direction, len) = (request.direction, request.remote.len());
         self.marks.trace_end(0, direction, len, &result);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits behind transfers: answers to the peer, and signals.
+//! Actions that wait behind transfers: answers to the peer, and signals.
 //!
-//! Signals are given one after the other, in the order in which they were asked for: one word may be the place of many,
-//! as a counter is. Whoever has taken one gives it before anybody takes the next. Answers have no order.
+//! Signals are given one after the other, in the order in which they were requested. Several
+//! signals may store to the same word, as to a counter. The task that has taken a signal gives it
+//! before any task takes the next. Answers have no order.
 
 use super::signal::Signal;
 use crate::{
@@ -18,32 +19,32 @@ use kernel::{
     rbtree::RBTree, //
 };
 
-/// How many there may be of one end.
+/// Largest number of deferred actions of one end.
 pub(super) const MAX_DEFERRED: usize = 4096;
 
-/// Something to do once all transfers up to a number have ended.
+/// An action to be done, as all transfers up to a number have completed.
 pub(super) enum Due {
-    /// Tells the peer, which has asked with this token.
+    /// An answer to the peer's question with this token.
     Answer(Sequence, u32, Reservation),
     Signal(Sequence, Signal, Asker),
 }
 
-/// The number behind which something waits, and how many things came before.
+/// The number behind which an action waits, and the number of actions that were deferred before.
 type Key = (Sequence, u64);
 
-/// See the head of this file.
+/// The actions that wait behind the transfers of one end.
 #[derive(Default)]
 pub(super) struct Deferred {
     pub(super) answers: RBTree<Key, (u32, Reservation)>,
     pub(super) signals: RBTree<Key, (Signal, Asker)>,
     came: u64,
-    /// With the signal that is being given.
+    /// Number of actions, including the signal that is being given.
     count: usize,
-    /// A signal was taken and has not been given.
+    /// Whether a signal was taken and has not been given yet.
     is_giving: bool,
 }
 
-/// Takes the first thing out if it is due.
+/// Removes and returns the first entry if it is due.
 fn take_first<V>(
     tree: &mut RBTree<Key, V>,
     is_due: impl FnOnce(Sequence, &V) -> bool,
@@ -57,12 +58,12 @@ fn take_first<V>(
 }
 
 impl Deferred {
-    /// How many there are, with the signal that is being given.
+    /// Returns the number of actions, including the signal that is being given.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Counts the next thing. Returns how many came before; EAGAIN if too many wait.
+    /// Counts the next action. Returns how many actions came before, or EAGAIN if too many wait.
     pub(super) fn come(&mut self) -> Result<u64> {
         if self.count >= MAX_DEFERRED {
             return Err(EAGAIN);
@@ -73,8 +74,8 @@ impl Deferred {
         Ok(before)
     }
 
-    /// Takes what is due next. A signal that may have to wait for the peer is left if the caller may not (`may_wait`), and
-    /// so are all signals as long as another one is being given.
+    /// Takes the next due action. If the caller may not wait for the peer (`may_wait`), a signal
+    /// that may have to wait is left. All signals are left while another one is being given.
     pub(super) fn take(
         &mut self,
         is_complete: impl Fn(Sequence) -> bool,
@@ -89,26 +90,26 @@ impl Deferred {
             return None;
         }
         let is_due = |sequence, (signal, _): &(Signal, _)| {
-            is_complete(sequence) && (may_wait || signal.outbox.is_none())
+            is_complete(sequence) && (may_wait || signal.send_slots.is_none())
         };
         let (sequence, (signal, asker)) = take_first(&mut self.signals, is_due)?;
         self.is_giving = true;
         Some(Due::Signal(sequence, signal, asker))
     }
 
-    /// The signal that was taken has been given.
+    /// Takes note that the signal that was taken has been given.
     pub(super) fn given(&mut self) {
         self.is_giving = false;
         self.count -= 1;
     }
 
-    /// The next signal, if it is due, and no other one is being given.
+    /// Returns the next signal if it is due and no other signal is being given.
     pub(super) fn due_signal(&self, is_complete: impl Fn(Sequence) -> bool) -> Option<&Signal> {
         let (key, (signal, _)) = self.signals.iter().next()?;
         (!self.is_giving && is_complete(key.0)).then_some(signal)
     }
 
-    /// Takes all of it out but the signal that is being given.
+    /// Removes all actions except the signal that is being given.
     pub(super) fn take_all(&mut self) -> impl Sized {
         self.count = usize::from(self.is_giving);
         (

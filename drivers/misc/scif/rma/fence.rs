@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fences of one end of a channel: marks and waiting for them.
+//! Fences of one end of a channel: making marks and waiting for them.
 //!
-//! A mark is the number of the last transfer that had been started when it was asked for, of this
-//! end (`INIT_SELF`) or of the peer's (`INIT_PEER`); waiting for it is waiting for all up to that
-//! number.
+//! A mark is the number of the last transfer that had been started when the mark was requested. It
+//! stands for transfers of this end (`INIT_SELF`) or of the peer (`INIT_PEER`). Waiting for a mark
+//! means waiting for all transfers up to that number.
 //!
-//! A mark of the peer's transfers takes a question to the peer and an answer. Waiting for it takes
-//! another: the peer defers its answer behind its own transfers (`marks.rs`).
+//! A mark of the peer's transfers takes a question to the peer and an answer. Waiting for such a
+//! mark takes another question: the peer defers its answer behind its own transfers (`marks.rs`).
 
 use super::{
     signal::Signal,
@@ -44,11 +44,11 @@ use kernel::{
     time::Delta, //
 };
 
-/// How long a caller waits before it tries again to defer something at an end that is full: the end does not tell
-/// callers when it has room.
+/// Time after which a caller tries again to defer an action at an end that is full. The end does
+/// not tell callers when it has room.
 const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
-/// An answer of the peer: to a request for a mark with the number that it stands for.
+/// An answer of the peer. If the peer was asked for a mark, `sequence` is the number of the mark.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     status: Status,
@@ -56,7 +56,8 @@ pub(super) struct Answer {
 }
 
 impl Transfers {
-    /// A mark for all transfers started so far. Interruptible for the peer's.
+    /// Returns a mark for all transfers that `origin` has started so far. If these are the peer's,
+    /// the wait for the answer is interruptible.
     pub(crate) fn mark(&self, origin: Origin) -> Result<i32> {
         let result = self.make_mark(origin);
         trace::fence_mark(|| {
@@ -66,7 +67,7 @@ impl Transfers {
         result
     }
 
-    /// What events are told of a mark.
+    /// Returns the fields of a trace event about a mark.
     fn traced_mark(&self, origin: Origin, mark: i32, result: i32) -> trace::Fence {
         trace::Fence {
             node: self.channel.node(),
@@ -94,9 +95,13 @@ impl Transfers {
         Ok(marks::encode(sequence, origin))
     }
 
-    /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
-    /// EIO if one of them failed; ECONNRESET or ENODEV, as from every call, if the peer has gone
-    /// before. Interruptible.
+    /// Waits until the transfers that `mark` stands for have completed. The wait is interruptible.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the value can't be a mark.
+    /// - EIO: one of the transfers failed.
+    /// - ECONNRESET, ENODEV: the peer has closed or is lost, as for every call.
     pub(crate) fn wait_for_mark(&self, mark: i32) -> Result {
         self.channel.check_established()?;
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
@@ -131,7 +136,7 @@ impl Transfers {
             token,
             sequence: sequence.0,
         };
-        // As long as the transfers take.
+        // Has no time limit, as the transfers may take any time.
         match self.ask_to_defer(request, |waiters, answer| waiters.wait(answer))? {
             Status::Done => Ok(()),
             Status::TransferFailed => Err(self.marks.transfer_error(EIO)),
@@ -140,8 +145,9 @@ impl Transfers {
         }
     }
 
-    /// Has values stored, in our window and in the peer's, when all transfers that `origin` has
-    /// started so far have ended. ENXIO where there is no window, EACCES where it can't be written.
+    /// Has values stored in this end's window and in the peer's, once all transfers that `origin`
+    /// has started so far have completed. Returns ENXIO if there is no window, EACCES if a window
+    /// can't be written.
     pub(crate) fn signal(&self, origin: Origin, targets: SignalTargets) -> Result {
         let result = self.order_signal(origin, targets);
         let offset = |target: Option<SignalTarget>| target.map_or(-1, |target| target.offset);
@@ -161,9 +167,10 @@ impl Transfers {
         if origin == Origin::Own {
             return self.order_own_signal(targets);
         }
-        // While windows are in use the session, and with it the mappings, stays.
+        // Stays inside the peer while windows are in use, so that the session and its mappings
+        // stay.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
-        // Looked up here for the peer, too, so that the caller hears of mistakes.
+        // Looks up the windows for the peer's signal, too, so that the caller hears of mistakes.
         drop(self.make_told_signal(targets)?);
         let pair = |target: SignalTarget| (target.offset as u64, target.value);
         let target = self.channel.remote()?;
@@ -173,7 +180,7 @@ impl Transfers {
             senders: targets.local.map(pair),
             receivers: targets.remote.map(pair),
         };
-        // Killable only: to ask twice would be two signals.
+        // Only killable: if the call were restarted after a signal, values would be stored twice.
         let promised = self.ask_to_defer(request, |waiters, answer| {
             let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
             Ok(questions::in_time(&self.channel, answer))
@@ -186,7 +193,8 @@ impl Transfers {
     }
 
     fn order_own_signal(&self, targets: SignalTargets) -> Result {
-        // Others wait for what is held while it is tried, so nothing is while there is no room.
+        // The caller keeps no resource between the attempts, because other callers wait for the
+        // resources of an attempt.
         self.until_there_is_room(|| {
             let _inside = self.channel.enter().ok_or(ENODEV)?;
             let ordered = self.defer_signal(Asker::This, || self.make_told_signal(targets));
@@ -194,38 +202,40 @@ impl Transfers {
         })
     }
 
-    /// Has a signal given behind all transfers that were started so far. EAGAIN if too much waits there already.
+    /// Defers a signal behind all transfers that were started so far. Returns EAGAIN if too many
+    /// actions wait already.
     fn defer_signal(&self, asker: Asker, make: impl FnOnce() -> Result<Signal>) -> Result {
-        // Who closes this end waits for it, and then takes the memory back.
+        // The closer of this end waits for this use, and then takes the memory back.
         let _use = self.channel.begin_use()?;
         let signal = make()?;
         self.marks.as_arc_borrow().defer_signal(signal, asker)
     }
 
-    /// As [`Signal::new`], for a caller who hears of mistakes.
+    /// Makes a signal as [`Signal::new`] does, for a caller that is to hear of mistakes.
     fn make_told_signal(&self, targets: SignalTargets) -> Result<Signal> {
         let made = || Signal::new(self, targets);
         let signal = made().or_else(|error| {
-            // The window may be among what the peer has said by now.
+            // The peer's message about the window may have arrived, but not been handled yet.
             if error != ENXIO {
                 return Err(error);
             }
             self.channel.wait_for_handled()?;
             made()
         });
-        // If the connection has ended meanwhile, which takes windows away, that is said.
+        // If the connection has ended meanwhile, which takes windows away, reports that instead.
         signal.map_err(|error| self.channel.end_or(error))
     }
 
-    /// How many questions the peer has not answered. Any context.
+    /// Returns the number of questions that the peer has not answered.
+    /// Context: any.
     pub(crate) fn asked(&self) -> usize {
         self.questions.count()
     }
 
     // ----- asking the peer ---------------------------------------------------------------------
 
-    /// Asks the peer, as [`Self::ask`], for something behind its transfers, again as long as too much waits there
-    /// already. Interruptible while there is no room for it.
+    /// Asks the peer to defer an action behind its transfers, as [`Self::ask`] does. While too many
+    /// actions wait at the peer, asks again. The wait between the attempts is interruptible.
     fn ask_to_defer(
         &self,
         message: impl Fn(u32) -> Message,
@@ -237,8 +247,8 @@ impl Transfers {
         })
     }
 
-    /// Tries to have something done behind the transfers of either end, and again, after a moment each, as long as it says
-    /// EAGAIN. Interruptible.
+    /// Tries to defer an action behind the transfers of either end. While an attempt returns
+    /// EAGAIN, tries again after a moment. The wait between the attempts is interruptible.
     fn until_there_is_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         loop {
             let result = attempt();
@@ -265,26 +275,27 @@ impl Transfers {
         answer.map_err(|error| self.channel.end_or(error))
     }
 
-    /// No answers come any more: the channel has ended. Any context.
+    /// Fails all questions, for good, as the channel has ended and no answers will come.
+    /// Context: any.
     pub(crate) fn close_questions(&self) {
         self.questions.close(ECONNRESET).for_each(drop);
     }
 
-    // ----- what the peer says; called by the control work --------------------------------------
+    // ----- messages of the peer; called by the control work ------------------------------------
 
-    /// The peer wants a mark of our transfers.
+    /// Answers the peer's request for a mark of this end's transfers.
     pub(crate) fn mark_requested(&self, token: u32) {
         self.answer(token, Status::Done, self.marks.last_issued());
     }
 
-    /// The peer has answered: there is the mark that we wanted, what it was asked to wait for has ended, or it has taken a
-    /// signal.
+    /// Handles an answer of the peer. It brings the mark that a caller asked for, says that the
+    /// peer's transfers have completed, or says that the peer has accepted a signal.
     pub(crate) fn fence_answered(&self, token: u32, status: Status, sequence: u64) {
         let sequence = Sequence(sequence);
         self.questions.answered(token, Answer { status, sequence });
     }
 
-    /// The peer wants to know when our transfers have ended.
+    /// Answers the peer once this end's transfers up to `sequence` have completed.
     pub(crate) fn wait_requested(&self, token: u32, sequence: u64) {
         let sequence = Sequence(sequence);
         if sequence > self.marks.last_issued() {
@@ -301,7 +312,7 @@ impl Transfers {
         }
     }
 
-    /// Answers what the peer has asked with this token.
+    /// Answers the peer's question with this token.
     fn answer(&self, token: u32, status: Status, sequence: Sequence) {
         if let Ok(target) = self.channel.remote() {
             self.channel.answer(&Message::FenceAnswer {
@@ -313,7 +324,8 @@ impl Transfers {
         }
     }
 
-    /// The peer wants a signal behind our transfers.
+    /// Defers a signal of the peer behind this end's transfers, and tells the peer whether it was
+    /// accepted.
     pub(crate) fn signal_requested(
         &self,
         token: u32,
@@ -331,9 +343,9 @@ impl Transfers {
         let status = match self.defer_signal(Asker::Peer, || Signal::new(self, targets)) {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,
-            // The end of the connection, which takes windows away, is what the peer hears next.
+            // The connection has ended, which takes windows away. The peer hears of that next.
             Err(_) if self.channel.check_established().is_err() => return,
-            // A window that was unregistered meanwhile.
+            // A window was unregistered meanwhile.
             Err(_) => Status::Unknown,
         };
         self.answer(token, status, Sequence::default());

@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Remote windows mapped into processes: loads and stores with no system call.
+//! Remote windows mapped into processes, for loads and stores without a system call, and pages of
+//! the peer for another driver's device.
 //!
-//! A mapping shows a range of the peer's registered address space, which may span windows that are
-//! contiguous, through the aperture. It holds the windows that it shows: they live until the last
-//! part of it is unmapped, also when they are unregistered, or either end of the connection is
-//! closed meanwhile. It holds neither the endpoint nor the connection.
+//! A mapping shows a range of the peer's registered address space through the aperture. The range
+//! may span several adjacent windows. The mapping holds these windows until its last part is
+//! unmapped. That holds even if the windows are unregistered, or either end of the connection is
+//! closed meanwhile. The mapping holds neither the endpoint nor the connection.
 //!
-//! # When the node is lost
+//! # Loss of the node
 //!
-//! Page frames get into a mapping by faults only, and a fault keeps the session from ending while it
-//! puts them there. Once everybody is kept out, [`Mappings::revoke_all`] takes the frames out of all
-//! mappings; from then on an access finds the peer lost, and gives SIGBUS to its process and nothing
-//! else.
+//! Page frames get into a mapping only by faults, and a fault keeps the session from ending while
+//! it maps them. Once no fault can enter the peer any more, [`Mappings::revoke_all`] takes the
+//! frames out of all mappings. From then on an access finds the peer lost, and gives SIGBUS to its
+//! process and nothing else.
 //!
-//! Who has asked for that gets ones instead: each fault that finds the peer lost maps a page of them. For
-//! mappings that can only be read that is one for all, which nobody writes to. One that can be written
-//! to has a page of its own for this, allocated when it is made, so that no fault is out of memory: what is written
-//! after the loss goes there, is seen in all pages of this mapping and nowhere else, and is gone with it.
-//! Taking it back sooner would need a timer that takes the page away again and again, from a process that
-//! can see by the status of the node what it reads; that is not worth it.
-//! These pages need not be taken away when frames of the peer are, but are, as one can't tell; the next
-//! fault puts them back.
+//! A process can ask for ones instead: each fault that finds the peer lost then maps a page full of
+//! ones ([`AllOnesPage`]). A load from a device that is not there returns the same.
 //!
-//! A page of all ones, which processes see in place of memory that is lost: what a load from a device
-//! returns that is not there.
+//! All read-only mappings share one such page, to which nothing writes. A writable mapping has a
+//! page of its own, allocated when the mapping is made, so that no fault runs out of memory. Data
+//! that is written after the loss goes to that page. The data is seen in all pages of this mapping
+//! and nowhere else, and is gone with the mapping.
 //!
-//! Pages of the peer as this node's devices, and its processor, may reach them.
+//! Taking the page back sooner is not worthwhile. It would need a timer that takes the page away
+//! again and again. Yet the process can see by the status of the node what it reads. When frames of
+//! the peer are taken away, the pages of ones are as well, because the two can't be told apart. The
+//! next fault puts pages of ones back.
 //!
-//! For who has a device of its own that is to read or write a peer's memory: a network card, a disk.
-//! The pages belong to one window, which lives until this is dropped, also when it is unregistered,
-//! or either end of the channel is closed meanwhile.
+//! # Pages for devices
 //!
-//! A peer that is lost takes its pages away: from then on the addresses lead nowhere, or, if it comes
-//! back, to memory of it that is not meant. Nobody can be kept from using an address, so whoever has
-//! this has to hear of the loss (`kernel_api/peer_bus.rs`) and stop.
+//! [`RemotePages`] gives a driver the pages of a window, as this node's devices and CPU can reach
+//! them. The driver's device, such as a network card or a disk, can then read or write the peer's
+//! memory. The pages belong to one window. The window lives until the pages are dropped, even if it
+//! is unregistered, or either end of the channel is closed meanwhile.
+//!
+//! A peer that is lost takes its pages away. From then on the addresses lead nowhere or, if the
+//! peer comes back, to other memory of the peer. A device can't be kept from using an address. So
+//! the driver must hear of the loss (`kernel_api/peer_bus.rs`) and stop.
 
 use crate::{
     arguments::{
@@ -61,9 +64,9 @@ use crate::{
             IoMapping, //
         },
         shared_memory::{
+            MemoryUser,
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         },
         user_mapping::{
             Fault,
@@ -94,10 +97,10 @@ use kernel::{
 
 /// All mappings of one peer's memory.
 pub(crate) struct Mappings {
-    /// In which all are, once there was one.
+    /// Address space that all mappings share, once there was a mapping.
     space: SetOnce<MappedSpace>,
     count: Atomic<usize>,
-    /// It was said that some windows can't be mapped.
+    /// Whether a log line has said that some windows can't be mapped.
     said_unreachable: Atomic<bool>,
 }
 
@@ -111,33 +114,34 @@ impl Mappings {
         Ok(Arc::new(mappings, GFP_KERNEL)?)
     }
 
-    /// Takes the peer's memory out of all mappings, for good. The caller has seen to it that no
-    /// fault puts it back. May sleep.
+    /// Takes the peer's memory out of all mappings, for good. The caller has ensured that no fault
+    /// puts it back.
+    /// Context: may sleep.
     pub(crate) fn revoke_all(&self) {
         if let Some(space) = self.space.as_ref() {
             space.revoke();
         }
     }
 
-    /// How many there are.
+    /// Returns the number of mappings.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 }
 
-/// See the head of this file.
+/// A range of the peer's registered address space that is mapped into processes.
 struct Mapping {
-    /// In the order of their offsets, without gaps.
+    /// Windows that the mapping shows, in the order of their offsets, without gaps.
     windows: KVVec<RemotePiece>,
     peer: Arc<Peer>,
-    /// Keeps the space in which it is.
+    /// The mappings of the peer, which keep the shared address space.
     all: Arc<Mappings>,
-    /// What there is to see once the peer is lost.
-    ones: Option<Arc<Ones>>,
+    /// The page to show once the peer is lost, if the process has asked for ones.
+    ones: Option<Arc<AllOnesPage>>,
 }
 
 impl Mapping {
-    /// The frame of a page of the peer's registered address space, which is mapped.
+    /// Returns the frame of a page of the peer's registered address space that this mapping shows.
     fn frame(&self, page: u64) -> Result<Frame<'_>> {
         let offset = page << PAGE_SHIFT;
         let is_before = |piece: &RemotePiece| piece.window.range.end() <= offset;
@@ -148,22 +152,23 @@ impl Mapping {
         Frame::of_peer(&self.peer.path().reach(address, PAGE_SIZE as u64)?)
     }
 
-    /// Shows the peer's memory.
+    /// Maps the peer's frames at a fault.
     fn show<'m>(&'m self, fault: &Fault<'m>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
         fault.map(fault.page(), &self.frame(fault.page())?)?;
-        // The others are a bonus.
+        // Maps the pages around the faulting page as well, to save faults. Errors there do not
+        // matter.
         for page in fault.around() {
             let _ = self.frame(page).and_then(|frame| fault.map(page, &frame));
         }
         Ok(())
     }
 
-    /// Shows ones.
-    fn show_ones<'m>(&self, fault: &Fault<'m>, ones: &'m Ones) -> Result {
+    /// Maps the page of ones at a fault.
+    fn show_ones<'m>(&self, fault: &Fault<'m>, ones: &'m AllOnesPage) -> Result {
         let frame = ones.frame()?;
         fault.map(fault.page(), &frame)?;
-        // A bonus, as above; also because each fault counts as an access that has failed.
+        // Saves faults as in `show`. Each fault would also count as an access that has failed.
         for page in fault.around() {
             let _ = fault.map(page, &frame);
         }
@@ -176,7 +181,7 @@ impl MappedPages for Mapping {
         let Err(error) = self.show(fault) else {
             return Ok(());
         };
-        // Out of memory, which is tried again, is no failure of the peer's.
+        // A fault that is out of memory is tried again, so it is no failure of the peer.
         if error == ENOMEM || !self.peer.is_over() {
             return Err(error);
         }
@@ -195,14 +200,22 @@ impl Drop for Mapping {
 }
 
 /// Maps the windows of the channel's other end that hold the wanted range into an area of the
-/// caller; `all` are the mappings of that peer. Once that is lost, an access is a SIGBUS, or shows `ones`. May sleep.
+/// caller. `all` are the mappings of that peer. Once the peer is lost, an access gives SIGBUS, or
+/// shows `ones`.
 ///
-/// ENXIO for a gap, EOPNOTSUPP for what this node does not reach by itself, EACCES for more than the windows allow, EINVAL for a private mapping.
+/// # Errors
+///
+/// - ENXIO: the range has a gap.
+/// - EOPNOTSUPP: this node does not reach the memory itself.
+/// - EACCES: the wanted access is more than the windows allow.
+/// - EINVAL: the mapping is private.
+///
+/// Context: may sleep.
 pub(crate) fn map(
     channel: &Channel,
     windows: &RemoteWindows,
     all: &Arc<Mappings>,
-    ones: Option<Arc<Ones>>,
+    ones: Option<Arc<AllOnesPage>>,
     wanted: &Wanted,
     vma: &VmaNew,
 ) -> Result {
@@ -224,21 +237,21 @@ pub(crate) fn map(
     }
     let _inside = channel.enter().ok_or(ENODEV)?;
     let covered = windows.cover_for_long(range, protection);
-    // If the connection has ended meanwhile, which takes windows away, that is said.
+    // If the connection has ended meanwhile, which takes windows away, reports that instead.
     let windows = covered.map_err(|error| channel.end_or(error))?;
     if windows.iter().any(|piece| !piece.window.is_reached()) {
         if !all.said_unreachable.xchg(true, Relaxed) && channel.may_log() {
             pr_notice!(
-                "windows of node {} can't be mapped that this node does not reach by itself; scif_readfrom() and scif_writeto() do for them, the transfers are staged\n",
+                "a window of node {} can't be mapped, as this node does not reach it: scif_readfrom() and scif_writeto() copy through slots instead\n",
                 channel.node()
             );
         }
         return Err(EOPNOTSUPP);
     }
     let write_combined = is_write_combined(channel, &windows)?;
-    // One that can be written to has a page of its own.
+    // A writable mapping has a page of its own.
     let ones = match ones {
-        Some(_) if wanted.write => Some(Ones::new(Payer::Caller)?),
+        Some(_) if wanted.write => Some(AllOnesPage::new(Payer::Caller)?),
         ones => ones,
     };
     all.count.fetch_add(1, Relaxed);
@@ -249,12 +262,13 @@ pub(crate) fn map(
         ones,
     };
     let file = MappedFile::new(c"[scif]", Arc::new(mapping, GFP_KERNEL_ACCOUNT)?)?;
-    // If something fails from here on, the file takes the mapping with it.
+    // If a step fails from here on, the file drops the mapping.
     file.join(|mapping| get_or_make(&mapping.all.space, || Ok(file.space())))?;
     file.attach(vma, write_combined)
 }
 
-/// How the peer's memory is to be mapped, which is the same for all of it.
+/// Returns whether the peer's memory is to be mapped write-combined, which is the same for all of
+/// it.
 fn is_write_combined(channel: &Channel, windows: &[RemotePiece]) -> Result<bool> {
     let first = windows.first().ok_or(ENXIO)?;
     let (address, _) = first.window.extents.at(first.offset).ok_or(ENXIO)?;
@@ -262,13 +276,15 @@ fn is_write_combined(channel: &Channel, windows: &[RemotePiece]) -> Result<bool>
     Ok(reached.is_write_combined())
 }
 
-/// See the head of this file. It stays where it is as long as this exists.
-pub(crate) struct Ones(SharedMemory);
+/// A page full of ones, which processes see in place of lost memory. It does not move while this
+/// exists.
+pub(crate) struct AllOnesPage(SharedMemory);
 
-impl Ones {
-    /// A page, which this one pays for. May sleep.
+impl AllOnesPage {
+    /// Allocates a page, which is charged to `payer`.
+    /// Context: may sleep.
     pub(crate) fn new(payer: Payer<'_>) -> Result<Arc<Self>> {
-        let page = SharedMemory::new(PAGE_SIZE, &User::Physical, payer)?;
+        let page = SharedMemory::new(PAGE_SIZE, &MemoryUser::Physical, payer)?;
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             page.write_u64(offset, u64::MAX)?;
         }
@@ -280,13 +296,13 @@ impl Ones {
     }
 }
 
-#[kunit_tests(scif_rma_ones)]
+#[kunit_tests(scif_rma_mapping)]
 mod tests {
     use super::*;
 
     #[test]
-    fn it_is_full_of_ones() -> Result {
-        let ones = Ones::new(Payer::Nobody)?;
+    fn ones_page_contains_only_one_bits() -> Result {
+        let ones = AllOnesPage::new(Payer::None)?;
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             assert_eq!(ones.0.read_u64(offset)?, u64::MAX);
         }
@@ -294,11 +310,15 @@ mod tests {
     }
 }
 
-/// The one piece that a range of the peer's windows is, and that this node reaches by itself: ENXIO if there
-/// is none, EOPNOTSUPP if it does not. The caller is inside the peer.
+/// Returns the only piece of a range of the peer's windows. The caller is inside the peer.
+///
+/// # Errors
+///
+/// - ENXIO: the range does not lie in one window.
+/// - EOPNOTSUPP: this node does not reach the window itself.
 fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Result<RemotePiece> {
     let covered = windows.cover_for_long(range, 0);
-    // If the connection has ended meanwhile, which takes windows away, that is said.
+    // If the connection has ended meanwhile, which takes windows away, reports that instead.
     let mut pieces = covered.map_err(|error| channel.end_or(error))?;
     let piece = pieces.pop().ok_or(ENXIO)?;
     if !pieces.is_empty() {
@@ -310,8 +330,10 @@ fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Re
     Ok(piece)
 }
 
-/// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes
-/// of it lie there in one piece: in one extent. Errors as those of [`RemotePages::new`]. May sleep.
+/// Returns where another device of this node finds a range of the peer's windows. The result is the
+/// address of the first byte, and the number of bytes in the same extent. Errors are as those of
+/// [`RemotePages::new`].
+/// Context: may sleep.
 pub(crate) fn address_for_devices(
     channel: &Channel,
     windows: &RemoteWindows,
@@ -320,7 +342,7 @@ pub(crate) fn address_for_devices(
     channel.check_established()?;
     let _inside = channel.enter().ok_or(ENODEV)?;
     let piece = reached_piece(channel, windows, range)?;
-    // The pages around it, which are all of the window.
+    // Takes the whole pages around the range, all of which belong to the window.
     let before = piece.offset % PAGE_SIZE as u64;
     let pages = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
     let mut walk = piece.window.extents.walk(piece.offset - before);
@@ -330,20 +352,27 @@ pub(crate) fn address_for_devices(
     Ok((bus_address(start).wrapping_add(before), contiguous))
 }
 
-/// See the head of this file.
+/// Pages of a peer's window for another driver's device.
 pub(crate) struct RemotePages {
-    /// The physical address of each page, as this node's processor sees it, where the kernel has each of them mapped, as
-    /// device memory, and what the window allows.
+    /// Pages with the access that the window allows. Each has its physical address, as this node's
+    /// CPU sees it, and its mapping in the kernel as device memory.
     pub(crate) list: PageList,
-    // Goes after the list.
+    // Dropped after the list.
     _mappings: KVec<IoMapping>,
     /// Keeps the window.
     _piece: RemotePiece,
 }
 
 impl RemotePages {
-    /// The pages of a range that lies in one window: ENXIO if there is none,
-    /// EOPNOTSUPP if this node does not reach it by itself, EACCES if it is for transfers only. May sleep.
+    /// Returns the pages of a range that lies in one window.
+    ///
+    /// # Errors
+    ///
+    /// - ENXIO: the range does not lie in one window.
+    /// - EOPNOTSUPP: this node does not reach the window itself.
+    /// - EACCES: the window is for transfers only.
+    ///
+    /// Context: may sleep.
     pub(crate) fn new(channel: &Channel, windows: &RemoteWindows, range: Range) -> Result<Self> {
         channel.check_established()?;
         let _inside = channel.enter().ok_or(ENODEV)?;
@@ -359,7 +388,7 @@ impl RemotePages {
             let mut len = contiguous.min(piece.len - done);
             let reached = loop {
                 match channel.path().reach(address, len) {
-                    // It may cross a seam of the aperture.
+                    // The range may cross a seam of the aperture.
                     Err(_) if len > PAGE_SIZE as u64 => {
                         len = (len / 2).next_multiple_of(PAGE_SIZE as u64);
                     }
@@ -368,8 +397,8 @@ impl RemotePages {
             };
             done += len;
             let (frame, mut at) = (reached.page_frame()?, reached.kernel_address()?);
-            // The peer may be lost, and its memory not be mapped otherwise any more, before whoever has the pages hears of
-            // that.
+            // Keeps a mapping of its own. The peer may be lost, and its memory be unmapped, before
+            // the driver hears of that.
             if let Some(mapping) = reached.to_keep()? {
                 at = mapping.kernel_address();
                 mappings.push(mapping, GFP_KERNEL_ACCOUNT)?;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers of one end's transfers, and what waits behind them.
+//! Numbers of one end's transfers, and the actions that wait behind them.
 //!
-//! Every transfer gets the next number; fences wait for all up to one, and know nothing of engines.
-//! Something can be *deferred* behind a number: an answer that the peer waits for, or a signal. It
-//! runs when all up to that number have ended, at once or by a work item.
-//! Signals are given in order (`deferred.rs`): whoever gives one goes on with those behind it, and all others leave them
-//! to that one.
+//! Every transfer gets the next number. A fence waits for all transfers up to a number, and knows
+//! nothing of engines. An action can be *deferred* behind a number: an answer to the peer, or a
+//! signal. It runs when all transfers up to the number have completed, at once or in a work item.
+//!
+//! Signals are given in order (`deferred.rs`). The task that gives a signal also gives the signals
+//! behind it, and other tasks leave those to it.
 //!
 //! Failures are remembered as long as a fence or a signal can ask for them (`logic/marks.rs`).
 //!
-//! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is a spinlock that is not, and above it.
+//! Lock order: `deferred`, then `numbers`. `numbers` is also taken in soft interrupts, `deferred`
+//! is not.
+//!
+//! This file has more than 500 lines because the numbers and the signals that wait for them share
+//! their locks.
 
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -21,7 +26,7 @@ use super::{
         Due, //
     },
     operation::{
-        Completion,
+        CompletionListener,
         Operation, //
     },
     signal::Signal,
@@ -77,68 +82,70 @@ use kernel::{
     },
 };
 
-/// How much one caller does of what is deferred, which others may have asked for, before a work item goes on.
+/// Number of deferred actions that one caller runs before a work item continues, as the actions may
+/// have been requested by others.
 const MOST_AT_ONCE: u32 = 64;
 
-/// How long a failed transfer waits for the news that the peer is gone.
+/// Time that the caller of a failed transfer waits for the news that the peer is gone.
 const NOTICE: Delta = Delta::from_millis(200);
 
-/// How the transfers of one end go.
+/// Progress of the transfers of one end, for people to read.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// What was moved without an error.
+    /// Amounts that were moved without an error.
     pub(crate) read: Moved,
     pub(crate) written: Moved,
-    /// The number of the last one that was started.
+    /// Number of the last transfer that was started.
     pub(crate) issued: u64,
-    /// The number up to which all have ended.
+    /// Number up to which all transfers have completed.
     pub(crate) complete: u64,
-    /// How many run.
+    /// Number of transfers in flight.
     pub(crate) in_flight: u64,
-    /// Answers and signals that wait behind transfers.
+    /// Number of answers and signals that wait behind transfers.
     pub(crate) deferred: usize,
-    /// Questions to the peer that it has not answered.
+    /// Number of questions that the peer has not answered.
     pub(crate) asked: usize,
 }
 
 impl Progress {
-    /// Whether nothing is in flight.
+    /// Returns whether nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.deferred == 0 && self.asked == 0
     }
 }
 
-/// See the head of this file.
+/// The fence state of one end: numbers of its transfers, and the actions deferred behind them.
 #[pin_data]
-pub(crate) struct Marks {
+pub(crate) struct FenceState {
     channel: Arc<Channel>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
-    /// Transfers under way whose end is up to the peer. Changed with `numbers` locked, so that both say the same.
+    /// Number of transfers in flight whose completion depends on the peer. It changes only with
+    /// `numbers` locked, so that the two agree.
     left_to_peer: Atomic<u64>,
     read: Flow,
     written: Flow,
     #[pin]
     deferred: SpinLock<Deferred>,
-    /// How many there are, so that a completion need not look.
+    /// Number of entries in `deferred`, so that a completion need not lock it.
     deferred_count: Atomic<usize>,
-    /// Actions that run now.
+    /// Runners of deferred actions, counted so that the closer can wait for them.
     #[pin]
     running: InFlight,
-    /// Runs what is deferred.
+    /// Work item that runs deferred actions.
     #[pin]
     work: Work<Self>,
-    /// Runs what is deferred and may have to wait for the peer.
+    /// Work item that runs deferred actions that may have to wait for the peer.
     #[pin]
     patient: Work<Self, 1>,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Marks { self.work }
-    impl HasWork<Self, 1> for Marks { self.patient }
+    impl HasWork<Self> for FenceState { self.work }
+    impl HasWork<Self, 1> for FenceState { self.patient }
 }
 
-impl WorkItem for Marks {
+impl WorkItem for FenceState {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -146,7 +153,7 @@ impl WorkItem for Marks {
     }
 }
 
-impl WorkItem<1> for Marks {
+impl WorkItem<1> for FenceState {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -154,8 +161,8 @@ impl WorkItem<1> for Marks {
     }
 }
 
-/// The transfer of that number has ended.
-impl Completion for Marks {
+/// Takes note that the transfer with the number of the operation has completed.
+impl CompletionListener for FenceState {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool) {
         self.trace_end(
             operation.number,
@@ -175,7 +182,8 @@ impl Completion for Marks {
             Ok(()) => self.count(operation.direction, operation.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
         }
-        // Always: one that waits for this very transfer does not wait for those before.
+        // Wakes even if the watermark stays: a caller that waits for this very transfer does not
+        // wait for earlier ones.
         self.channel.wake();
         if moved {
             self.schedule_deferred();
@@ -190,21 +198,22 @@ impl Completion for Marks {
     }
 }
 
-impl Marks {
-    /// No transfer was started yet. May sleep.
+impl FenceState {
+    /// Creates the state of an end that has started no transfer.
+    /// Context: may sleep.
     pub(crate) fn new(channel: &Arc<Channel>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
-                numbers <- new_spinlock_irq!(Numbers::new(), "Marks::numbers"),
+                numbers <- new_spinlock_irq!(Numbers::new(), "FenceState::numbers"),
                 left_to_peer: Atomic::new(0),
                 read: Flow::new(),
                 written: Flow::new(),
-                deferred <- new_spinlock!(Deferred::default(), "Marks::deferred"),
+                deferred <- new_spinlock!(Deferred::default(), "FenceState::deferred"),
                 deferred_count: Atomic::new(0),
                 running <- InFlight::new(),
-                work <- new_work!("Marks::work"),
-                patient <- new_work!("Marks::patient"),
+                work <- new_work!("FenceState::work"),
+                patient <- new_work!("FenceState::patient"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -212,12 +221,14 @@ impl Marks {
 
     // ----- transfers ---------------------------------------------------------------------------
 
-    /// Takes a number for a transfer, whose end may be up to the peer; waits while too many are under way. ECONNRESET once
-    /// this end is closed. Killable.
+    /// Takes a number for a transfer, and waits while too many transfers are in flight.
+    /// `is_left_to_peer` says that its completion depends on the peer. Returns ECONNRESET once this
+    /// end is closed. The wait is killable.
     pub(super) fn begin(&self, is_left_to_peer: bool) -> Result<Sequence> {
         let begin = || {
             let mut numbers = self.numbers.lock();
-            // Looked at under the lock: whoever closes this end waits for those that have begun by then.
+            // Checks the state under the lock, because the closer of this end waits for the
+            // transfers that have a number by then.
             if self.channel.state() == State::Closed {
                 return Some(Err(ECONNRESET));
             }
@@ -233,14 +244,16 @@ impl Marks {
         }
     }
 
-    /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
+    /// Polls the engine of this channel, if it has one, for a moment until `done` is true.
+    /// Context: may sleep.
     pub(super) fn poll_until(&self, done: impl Fn() -> bool) {
         if let Some(route) = self.channel.path().engine(self.channel.chosen_engine()) {
             route.engine.poll_until(done);
         }
     }
 
-    /// Tells who traces of the end of a transfer. Any context.
+    /// Traces the completion of a transfer.
+    /// Context: any.
     pub(super) fn trace_end(&self, number: u64, direction: Direction, len: u64, result: &Result) {
         trace::rma_complete(|| trace::TransferEnd {
             node: self.channel.node(),
@@ -252,7 +265,8 @@ impl Marks {
         });
     }
 
-    /// So many bytes more have been moved, by a transfer. Any context.
+    /// Counts the bytes that a transfer has moved.
+    /// Context: any.
     pub(super) fn count(&self, direction: Direction, bytes: u64) {
         match direction {
             Direction::Read => self.read.add(bytes),
@@ -260,7 +274,8 @@ impl Marks {
         }
     }
 
-    /// How it goes, for people. Any context.
+    /// Returns the progress of the transfers. The caller fills in `asked`.
+    /// Context: any.
     pub(crate) fn progress(&self) -> Progress {
         let numbers = self.numbers.lock();
         Progress {
@@ -274,18 +289,21 @@ impl Marks {
         }
     }
 
-    /// The transfer that was started last. Any context.
+    /// Returns the number of the transfer that was started last.
+    /// Context: any.
     pub(super) fn last_issued(&self) -> Sequence {
         self.numbers.lock().last_issued()
     }
 
-    /// Whether this transfer and all before it have ended. Any context.
+    /// Returns whether the transfer with this number and all before it have completed.
+    /// Context: any.
     pub(super) fn is_complete(&self, sequence: Sequence) -> bool {
         self.numbers.lock().is_complete(sequence)
     }
 
-    /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a
-    /// caller of this end has heard of that.
+    /// Returns EIO if one of the transfers up to `sequence`, which have all completed, has failed.
+    /// A fence that was requested after a caller of this end heard of the failure no longer reports
+    /// it.
     pub(super) fn report_failure(&self, sequence: Sequence) -> Result {
         let failed = self.numbers.lock().report_failure(Asker::This, sequence);
         if failed {
@@ -294,8 +312,9 @@ impl Marks {
         Ok(())
     }
 
-    /// What a failed transfer means: an engine that can't reach the peer may notice that it is gone
-    /// before anybody else does. Waits a moment for others to notice; killable.
+    /// Returns the error that the caller of a failed transfer is to see. An engine that can't reach
+    /// the peer may notice the loss of the peer before the rest of the driver does. So this waits
+    /// for a moment for the channel to become lost. The wait is killable.
     pub(super) fn transfer_error(&self, error: Error) -> Error {
         let Ok(waiters) = self.channel.waiters() else {
             return error;
@@ -306,8 +325,9 @@ impl Marks {
         }
     }
 
-    /// Waits until all transfers are over that need nobody but this node's engines: one that stops is given up. What they
-    /// used is released soon after. May sleep.
+    /// Waits until all transfers have completed that need only this node's engines. An engine that
+    /// stops is given up, so the wait ends. The resources of the transfers are released soon after.
+    /// Context: may sleep.
     pub(super) fn drain_own(&self) {
         let is_done = || {
             let numbers = self.numbers.lock();
@@ -319,20 +339,22 @@ impl Marks {
         }
     }
 
-    /// Whether all transfers have ended, and all that waits behind them was done. Any context.
+    /// Returns whether all transfers have completed and no deferred action is left.
+    /// Context: any.
     pub(super) fn is_idle(&self) -> bool {
         self.is_complete(self.last_issued()) && self.deferred_count.load(Relaxed) == 0
     }
 
-    /// Whether there ever was a transfer.
-    pub(crate) fn were_used(&self) -> bool {
+    /// Returns whether a transfer was ever started.
+    pub(crate) fn have_resources(&self) -> bool {
         self.last_issued() != Sequence::default()
     }
 
-    // ----- what is deferred --------------------------------------------------------------------
+    // ----- deferred actions --------------------------------------------------------------------
 
-    /// Answers the peer, which has asked with this token, once all transfers up to `sequence` have ended. EAGAIN if too
-    /// much waits already. May sleep, does not wait for the peer.
+    /// Answers the peer's question `token` once all transfers up to `sequence` have completed.
+    /// Returns EAGAIN if too many actions wait already.
+    /// Context: may sleep, does not wait for the peer.
     pub(super) fn defer_answer(
         self: ArcBorrow<'_, Self>,
         sequence: Sequence,
@@ -346,15 +368,16 @@ impl Marks {
         })
     }
 
-    /// Gives a signal once all transfers that were started so far have ended, and all signals that were asked for before
-    /// have been given. EAGAIN if too much waits already. May sleep, does not wait for the peer.
+    /// Gives a signal once all transfers that were started so far have completed and all signals
+    /// that were requested before have been given. Returns EAGAIN if too many actions wait already.
+    /// Context: may sleep, does not wait for the peer.
     pub(super) fn defer_signal(self: ArcBorrow<'_, Self>, signal: Signal, asker: Asker) -> Result {
         let node = match asker {
             Asker::This => RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT),
             Asker::Peer => self.channel.reserve_for_peer(RBTreeNodeReservation::new),
         }?;
         self.defer(move |deferred, place| {
-            // Looked at under the lock, so that a later one never stands for less.
+            // Reads the number under the lock, so that a later signal never covers fewer transfers.
             let node = node.into_node((self.last_issued(), place), (signal, asker));
             deferred.signals.insert(node);
         })
@@ -363,41 +386,46 @@ impl Marks {
     fn defer(self: ArcBorrow<'_, Self>, insert: impl FnOnce(&mut Deferred, u64)) -> Result {
         {
             let mut deferred = self.deferred.lock();
-            // What was to be inserted is dropped without the lock.
+            // On an error, `insert` is dropped after the lock is released.
             let place = deferred.come()?;
             insert(&mut deferred, place);
             self.deferred_count.store(deferred.count(), Relaxed);
         }
-        // Counted first, then looked at, as a completion does it the other way round.
+        // Stores the count before reading the watermark. A completion moves the watermark before it
+        // reads the count.
         barrier::smp_mb(barrier::Full);
         self.run_due(false);
         Ok(())
     }
 
-    /// The watermark has moved: runs what waits behind it, soon. Soft interrupt context.
+    /// Has a work item run the actions behind the watermark, which has moved.
+    /// Context: soft interrupt.
     fn schedule_deferred(self: ArcBorrow<'_, Self>) {
         barrier::smp_mb(barrier::Full);
         if self.deferred_count.load(Relaxed) > 0 {
-            // An error says that it is about to run anyway.
+            // An error says that the work item is pending already.
             let this: Arc<Self> = self.into();
             let _ = self.channel.queues.work.enqueue::<_, 0>(this);
         }
     }
 
-    /// Forgets what is deferred for good: no caller waits for it any more. When this returns, no action runs. May
-    /// sleep.
+    /// Forgets all deferred actions for good, as no caller waits for them. When this returns, no
+    /// action runs.
+    /// Context: may sleep.
     pub(crate) fn finish_deferred(&self) {
         self.running.close_and_drain();
         self.forget_deferred();
     }
 
-    /// Runs what waits behind transfers that have ended. If a signal may have to wait for the peer, and the caller may not
-    /// (`may_wait`), a work item goes on. May sleep.
+    /// Runs the actions whose transfers have completed. If the next signal may have to wait for the
+    /// peer and the caller may not (`may_wait`), a work item continues.
+    /// Context: may sleep.
     pub(crate) fn run_due(self: ArcBorrow<'_, Self>, may_wait: bool) {
         let Some(_running) = self.running.enter() else {
             return;
         };
-        // With a peer that is lost, it is forgotten. What signals hold goes inside the peer.
+        // If the peer is lost, the connection forgets the deferred actions. The resources of a
+        // signal must be dropped inside the peer.
         let Some(_inside) = self.channel.enter() else {
             return;
         };
@@ -439,8 +467,9 @@ impl Marks {
         }
     }
 
-    /// Gives a signal, unless its transfers have failed: it would say that data is there that is not. The fence that the
-    /// caller waits for says so instead.
+    /// Gives a signal unless one of its transfers has failed, because the signal would then
+    /// announce data that has not arrived. The fence that the caller waits for reports the failure
+    /// instead.
     fn give(&self, sequence: Sequence, signal: Signal, asker: Asker) {
         let failed = self.numbers.lock().has_failed(asker, sequence);
         if !failed {
@@ -454,8 +483,9 @@ impl Marks {
         });
     }
 
-    /// Takes what is due next. The caller has to give a signal before it takes the next thing, and says that it `has_given`
-    /// one. What another one has to give before is left to that one.
+    /// Takes the next due action. The caller must give a signal before it takes the next action,
+    /// and then passes `has_given`. While another task gives a signal, that task takes all signals
+    /// that follow.
     fn take_due(self: ArcBorrow<'_, Self>, has_given: bool, may_wait: bool) -> Option<Due> {
         let mut deferred = self.deferred.lock();
         if has_given {
@@ -465,10 +495,10 @@ impl Marks {
         let due = deferred.take(is_complete, may_wait);
         self.note_count(&deferred);
         let waiting = deferred.due_signal(is_complete).filter(|_| due.is_none());
-        let outbox = waiting.and_then(|signal| signal.outbox.clone());
+        let send_slots = waiting.and_then(|signal| signal.send_slots.clone());
         drop(deferred);
-        if let Some(outbox) = outbox {
-            outbox.signals.enqueue::<Arc<Self>, 1>(self.into());
+        if let Some(send_slots) = send_slots {
+            send_slots.signals.enqueue::<Arc<Self>, 1>(self.into());
         }
         due
     }
@@ -477,7 +507,8 @@ impl Marks {
         let count = deferred.count();
         self.deferred_count.store(count, Relaxed);
         if count == 0 {
-            // Stored first, then looked at; whoever closes this end does it the other way round.
+            // Stores the count before reading the state. The closer of this end sets the state
+            // before it reads the count.
             barrier::smp_mb(barrier::Full);
             if self.channel.state() == State::Closed {
                 self.channel.wake();
@@ -485,13 +516,14 @@ impl Marks {
         }
     }
 
-    /// Forgets what is deferred: nobody waits for it any more. May sleep.
+    /// Forgets all deferred actions, as no caller waits for them.
+    /// Context: may sleep.
     pub(crate) fn forget_deferred(&self) {
         let mut deferred = self.deferred.lock();
         let forgotten = deferred.take_all();
         self.note_count(&deferred);
         drop(deferred);
-        // Without the lock.
+        // Dropped after the lock is released.
         drop(forgotten);
     }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A copy: what it moves, what it keeps in use, and its end.
+//! A copy: its bytes, the resources that it keeps, and its completion.
 //!
-//! Who wants a copy makes an [`Operation`], and one of the ways of `ways.rs` carries it out: the processor
-//! (`cpu_copy.rs`), an engine (`transfer.rs`), slots (`staging.rs`) or the peer (`pulls.rs`). All of them share the
-//! operation, and one of them ends it, once. The memory on both sides stays in use until the last of them lets go of
-//! it, which may sleep.
+//! The requester of a copy makes an [`Operation`], and one of the methods of `transfer_policy.rs`
+//! carries it out: the CPU (`cpu_copy.rs`), an engine (`transfer.rs`), slots (`staging.rs`) or the
+//! peer (`peer_reads.rs`). All of them share the operation, and one of them completes it, once. The
+//! memory on both sides stays in use until the last holder releases the operation, which may sleep.
 //!
-//! The pieces of both sides are paired here: the local windows with the remote ones.
+//! The local pieces are paired here with the remote ones.
 
 use crate::{
     arguments::Direction,
     memory::{
         local::LocalPiece,
-        range_tree::Few,
+        range_tree::SmallList,
         remote_window::RemotePiece, //
     },
     peer::{
@@ -40,41 +40,44 @@ use kernel::{
     }, //
 };
 
-/// A listener for the end of operations.
-pub(super) trait Completion: Send + Sync {
-    /// Takes note that one has ended. If it `is_reported` its caller hears of the result, so no fence has to say it.
-    /// Called once for each; in a soft interrupt, or any other context but hard interrupts.
+/// A listener for the completion of operations.
+pub(super) trait CompletionListener: Send + Sync {
+    /// Takes note that an operation has completed. If the result `is_reported`, the caller hears of
+    /// it, so no fence has to report it. Called once for each operation.
+    /// Context: any but hard interrupts.
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool);
 
-    /// Takes note that this node makes one that was left to the peer. Any context but hard interrupts.
+    /// Takes note that this node makes a copy that was left to the peer.
+    /// Context: any but hard interrupts.
     fn taken_over(&self, _operation: &Operation) {}
 }
 
-/// On whose behalf a copy begins: how long it may wait, and whether the caller hears of an error.
+/// The caller that starts a copy. It decides how long the start may wait, and whether an error is
+/// reported to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A process that may be killed.
     Process,
-    /// One that has lent its memory, and does not return as long as somebody uses that.
+    /// A caller that has lent its memory, and does not return while the memory is in use.
     Lender,
-    /// A work item.
+    /// A work item, to which no error is reported.
     WorkItem,
 }
 
-/// What keeps the surroundings of a copy in place. Dropped in this order: the peer's close is answered
-/// before the session may go.
+/// Uses of the peer and the channel of a copy, which keep both. The fields are dropped in order, so
+/// the peer's close is answered before the session may end.
 pub(super) struct Surroundings {
     pub(super) channel: OwnedChannelUse,
     pub(super) peer: PeerUse,
 }
 
 impl Surroundings {
-    /// Keeps the peer of a channel, and this end's use of it, from ending.
+    /// Takes the peer of a channel, and the channel itself, into use.
     pub(super) fn of(channel: &Arc<Channel>) -> Result<Self> {
         Ok(Self {
-            // While windows are in use the session, and with it the mappings, stays.
+            // Keeps the session, and with it the mappings, while windows are in use.
             peer: channel.enter_owned().ok_or(ENODEV)?,
-            // A peer that closes waits for the transfer's end.
+            // Has a peer that closes its end wait for the completion of the copy.
             channel: channel
                 .begin_owned_use()
                 .map_err(|error| channel.end_or(error))?,
@@ -82,24 +85,24 @@ impl Surroundings {
     }
 }
 
-/// See the head of this file.
+/// A copy in flight, shared by all that take part in it.
 pub(super) struct Operation {
-    /// The listener for its end, if there is one, and the listener's number for it.
-    pub(super) completion: Option<Arc<dyn Completion>>,
+    /// Listener for the completion, if any, and the listener's number for the operation.
+    pub(super) listener: Option<Arc<dyn CompletionListener>>,
     pub(super) number: u64,
     pub(super) direction: Direction,
     pub(super) bytes: u64,
-    /// How many of the bytes go first; the others go last.
+    /// Number of bytes that are copied first. The remaining bytes are copied last.
     body: u64,
-    /// The caller waits for the result.
+    /// Whether the caller waits for the result.
     pub(super) synchronous: bool,
-    /// When it ends is up to the peer, and not to an engine of this node.
+    /// Whether completion depends on the peer and not on an engine of this node.
     pub(super) is_left_to_peer: Atomic<bool>,
-    /// The caller hears of the result, though it does not wait.
+    /// Whether the caller hears of the result, though it does not wait.
     reported: Atomic<bool>,
     outcome: Outcome,
-    /// Slots with a part of it that were not emptied, jobs of an engine that fill some, and who may still begin one
-    /// (`staging.rs`).
+    /// Number of parts that have not completed (`staging.rs`): slots that were not emptied, and
+    /// engine jobs that fill slots. One more stands for the submitter, which may still start parts.
     pending: Atomic<u32>,
     last_slot: Atomic<u64>,
     // Dropped in this order.
@@ -108,7 +111,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// One of which nobody is told, with number 0. Of its bytes, so many as `body` go first. May sleep.
+    /// Creates an operation with number 0 and no listener. The first `body` bytes are copied first.
+    /// Context: may sleep.
     pub(super) fn new(
         direction: Direction,
         bytes: u64,
@@ -118,7 +122,7 @@ impl Operation {
         surroundings: Surroundings,
     ) -> Result<UniqueArc<Self>> {
         let operation = Self {
-            completion: None,
+            listener: None,
             number: 0,
             direction,
             bytes,
@@ -135,72 +139,82 @@ impl Operation {
         Ok(UniqueArc::new(operation, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Where its two parts begin, and how long they are: the second must not be there before the first.
+    /// Returns the start and length of both parts. The second part must not arrive before the
+    /// first.
     pub(super) fn parts(&self) -> [(u64, u64); 2] {
         [(0, self.body), (self.body, self.bytes - self.body)]
     }
 
-    /// Whether a part goes last.
+    /// Returns whether some bytes are copied last.
     pub(super) fn is_ordered(&self) -> bool {
         self.body < self.bytes
     }
 
-    /// The caller, if it is not a work item, hears of the result. Not once it may have ended.
+    /// Has the result reported to the caller, unless the caller is a work item. Must not be called
+    /// once the operation may have completed.
     pub(super) fn report_to(&self, caller: Caller) {
         if caller != Caller::WorkItem {
             self.reported.store(true, Relaxed);
         }
     }
 
-    /// Ends it, with the first error if it has failed. Called once, in any context but hard interrupts.
+    /// Completes the operation, with its first error if it has failed. Called once.
+    /// Context: any but hard interrupts.
     pub(super) fn end(&self, result: Result) {
         self.outcome.end_with(result);
-        if let Some(completion) = &self.completion {
+        if let Some(listener) = &self.listener {
             let is_reported = self.synchronous || self.reported.load(Relaxed);
-            let completion = completion.as_arc_borrow();
-            completion.ended(self, self.outcome.so_far(), is_reported);
+            let listener = listener.as_arc_borrow();
+            listener.ended(self, self.outcome.so_far(), is_reported);
         }
     }
 
-    /// Ends it with an error of which the caller hears.
+    /// Completes the operation with an error that is reported to the caller. Returns the error.
     pub(super) fn end_for(&self, caller: Caller, error: Error) -> Error {
         self.report_to(caller);
         self.end(Err(error));
         error
     }
 
-    /// This node makes it, though it was left to the peer. Any context but hard interrupts.
+    /// Has the listener note that this node makes the copy that was left to the peer.
+    /// Context: any but hard interrupts.
     pub(super) fn take_over(&self) {
-        if let Some(completion) = &self.completion {
-            completion.taken_over(self);
+        if let Some(listener) = &self.listener {
+            listener.taken_over(self);
         }
     }
 
-    /// None while it runs. Any context.
+    /// Returns the result, or `None` while the operation is in flight.
+    /// Context: any.
     pub(super) fn result(&self) -> Option<Result> {
         self.outcome.result()
     }
 
     // ----- slots with parts of it --------------------------------------------------------------
 
-    /// It does not end before another [`Self::part_ended`] either. Any context.
+    /// Adds a part: the operation completes only after one more call of [`Self::part_ended`].
+    /// Context: any.
     pub(super) fn add_part(&self) {
         self.pending.add(1, Relaxed);
     }
 
-    /// A slot is about to be filled with a part. Any context; one after the other.
+    /// Adds a slot that is about to be filled with a part. Slots are added one after the other.
+    /// Context: any.
     pub(super) fn add_slot(&self, sequence: u64) {
         self.add_part();
         self.last_slot.store(sequence, Relaxed);
     }
 
-    /// The number of its last slot until now; 0 if it has none. Any context.
+    /// Returns the number of the last slot that was added, or 0 if there is none.
+    /// Context: any.
     pub(super) fn last_slot(&self) -> u64 {
         self.last_slot.load(Relaxed)
     }
 
-    /// One of its slots was emptied, or will not be; or an engine is done with some; or no more is filled. The last one
-    /// ends it. Any context but hard interrupts; somebody else may let go of the operation at once.
+    /// Takes note that a part has completed: a slot was emptied or never will be, an engine job has
+    /// ended, or the submitter starts no more parts. The last part completes the operation, which
+    /// other holders may then release at once.
+    /// Context: any but hard interrupts.
     pub(super) fn part_ended(&self, result: Result) {
         if let Err(error) = result {
             self.outcome.fail(error);
@@ -211,19 +225,19 @@ impl Operation {
     }
 }
 
-/// Whether this end gets to all of these by itself.
-pub(super) fn are_reached(pieces: &Few<RemotePiece>) -> bool {
+/// Returns whether this node reaches all of these pieces of the peer's memory.
+pub(super) fn are_reached(pieces: &SmallList<RemotePiece>) -> bool {
     pieces.iter().all(|piece| piece.window.is_reached())
 }
 
-/// Both sides of a transfer: pieces of memory, in order, and as long as the transfer.
+/// Both sides of a transfer: pieces of memory, in order, with the length of the transfer.
 pub(super) struct Sides {
     // Dropped in this order.
-    pub(super) local: Few<LocalPiece>,
-    pub(super) remote: Few<RemotePiece>,
+    pub(super) local: SmallList<LocalPiece>,
+    pub(super) remote: SmallList<RemotePiece>,
 }
 
-/// A stretch of a transfer that lies in one piece on each side.
+/// A part of a transfer that lies in one piece on each side.
 pub(super) struct Stretch<'a> {
     pub(super) local: &'a LocalPiece,
     pub(super) local_offset: u64,
@@ -233,14 +247,16 @@ pub(super) struct Stretch<'a> {
 }
 
 impl Sides {
-    /// Maps the local side for the engine that is to copy. The peer is kept in use as long as this exists. May sleep.
+    /// Maps the local side for the engine that is to copy. The peer stays in use as long as this
+    /// exists.
+    /// Context: may sleep.
     pub(super) fn map_for(&self, route: &EngineRoute) -> Result {
         let mut pieces = self.local.iter();
         pieces.try_for_each(|piece| piece.memory().map_for(route))
     }
 
-    /// Calls `f` with each stretch of `skip..skip + len` of the transfer, in order. ENXIO if a side
-    /// is too short.
+    /// Calls `f` with each stretch of `skip..skip + len` of the transfer, in order. Returns ENXIO
+    /// if a side is too short.
     pub(super) fn for_each_stretch<'a>(
         &'a self,
         skip: u64,
@@ -249,7 +265,7 @@ impl Sides {
     ) -> Result {
         let (mut locals, mut remotes) = (self.local.iter(), self.remote.iter());
         let (mut local, mut remote) = (locals.next(), remotes.next());
-        // Where in the current pieces we are, and in the transfer.
+        // Positions in the current pieces, and in the transfer.
         let (mut local_at, mut remote_at, mut at) = (0, 0, 0);
         let end = skip + len;
         while at < end {
@@ -257,7 +273,7 @@ impl Sides {
                 return Err(ENXIO);
             };
             let step = (l.len - local_at).min(r.len - remote_at).min(end - at);
-            // What lies before `skip` is passed over.
+            // Skips the bytes before `skip`.
             let unwanted = skip.saturating_sub(at).min(step);
             if unwanted < step {
                 f(Stretch {

@@ -3,11 +3,12 @@
 //! Memory of a process that can serve more than one transfer: pinned, mapped and watched.
 //!
 //! A registration watches its range of addresses (`sys/mmu_notifier.rs`). When the process unmaps,
-//! moves, protects or discards any of it, forks, execs or exits, the registration is stale from that
-//! moment on. That happens inside the memory management, where nothing can be let go: whoever keeps
-//! it, the cache, is told and lets go of it later. The watch itself ends later still, by a work item:
-//! the kernel makes who ends one wait until the process stops changing its address space, which it
-//! need never do.
+//! moves, protects or discards any of it, forks, execs or exits, the registration becomes stale at
+//! that moment. This happens inside the memory management, where nothing can be released. So the
+//! cache, which keeps the registration, is told and releases it later.
+//!
+//! The watch itself ends later still, in a work item. The kernel makes a task that ends a watch
+//! wait until the process stops changing its address space, which the process need never do.
 
 use super::{
     caches::Caches,
@@ -47,11 +48,11 @@ use kernel::{
     },
 };
 
-/// How often a registration is begun whose range changes meanwhile: pinning may itself replace a
-/// page that is shared until somebody writes to it.
+/// Number of times that pages are pinned if their range changes meanwhile. Pinning may itself
+/// replace a page that is shared until a process writes to it.
 const ATTEMPTS: usize = 3;
 
-/// A registration of the cache has become stale.
+/// Counts a registration that has become stale, and has the cache release it.
 impl Changed for Arc<RegistrationCache> {
     fn changed(&self) {
         self.caches.counters.invalidations.add(1, Relaxed);
@@ -59,8 +60,8 @@ impl Changed for Arc<RegistrationCache> {
     }
 }
 
-/// A watch that ends by itself, later: that takes as long as the process changes its address space,
-/// for which nobody else has to wait.
+/// A watch that ends in a work item. The end takes as long as the process changes its address
+/// space, and no other task is to wait for that.
 #[pin_data]
 struct Watched {
     #[pin]
@@ -77,12 +78,13 @@ impl WorkItem for Watched {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // The last reference, or the last but that of a registration that has not been made.
+        // Drops the last reference, which ends the watch.
         drop(this);
     }
 }
 
-/// Counts pages as those of a registration, and has their watch end where that hurts nobody.
+/// Counts the pages of a registration until this is dropped, and then has a work item end the
+/// watch.
 struct Ending {
     watched: Option<Arc<Watched>>,
     caches: Arc<Caches>,
@@ -109,19 +111,19 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.caches.counters.pages.add(-self.pages, Relaxed);
         if let Some(watched) = self.watched.take() {
-            // It is enqueued once, so this can't fail.
+            // Can't fail, as the item is enqueued only once.
             let _ = self.caches.queues.watch.enqueue(watched);
         }
     }
 }
 
-/// See the head of this file.
+/// Pinned memory of a process that a cache keeps for later transfers.
 pub(super) struct Registration {
     memory: LocalMemory,
     pub(super) pages: PageRange,
-    /// Against whose limit it counts.
+    /// The user against whose limit the memory counts.
     pub(super) user: User,
-    // After the memory, which goes at once.
+    // Dropped after the memory, which is released at once.
     ending: Ending,
 }
 
@@ -132,9 +134,10 @@ impl Holder for Registration {
 }
 
 impl Registration {
-    /// Pins pages of the calling process and watches them for a cache; what keeps the peer from ending comes with
-    /// them, as they may be mapped for an engine. May sleep. EAGAIN if they are more than
-    /// it may lock.
+    /// Pins pages of the calling process and watches them for a cache. Returns EAGAIN if they
+    /// exceed what the process may lock. The pages may be mapped for an engine, so a use of the
+    /// peer comes with them.
+    /// Context: may sleep.
     pub(super) fn new(
         cache: &Arc<RegistrationCache>,
         pages: PageRange,
@@ -175,14 +178,15 @@ impl Registration {
             if watch.is_unchanged() {
                 break;
             }
-            // First, because both count.
+            // Dropped before the pages are pinned again, because both would count.
             drop(pinned);
             pinned = pin()?;
         }
         Ok(Arc::new(pinned, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Whether it is as good as when it was made. Any context.
+    /// Returns whether the range has not changed since the registration was made.
+    /// Context: any.
     pub(super) fn is_unchanged(&self) -> bool {
         self.ending.watch().is_some_and(Watch::is_unchanged)
     }

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that stays pinned and mapped after a transfer, for later ones: `SCIF_RMA_USECACHE`.
+//! Memory that stays pinned and mapped after a transfer, for later transfers: `SCIF_RMA_USECACHE`.
 //!
-//! Each end of a connection has a cache. What it keeps is a [`Registration`]: pages of one process,
-//! for reading or for writing too, mapped for the DMA engine. A transfer that asks for the cache and
-//! finds one that holds all it needs, of the calling process and with enough access, uses it; it
-//! makes one otherwise. Which one serves is decided in `logic/registrations.rs`.
+//! Each end of a connection has a cache. It keeps [`Registration`]s: pages of one process, for
+//! reading or for writing too, mapped for the DMA engine. A transfer that asks for the cache uses a
+//! registration of the calling process that holds all its memory and allows the access. If there is
+//! none, the transfer makes one. `logic/registrations.rs` decides which registration serves a
+//! transfer.
 //!
-//! # When the mapping changes
+//! # Changes of the mapping
 //!
-//! A registration that has become stale (`registration.rs`) is found by no later transfer, and a work
-//! item lets go of it; transfers that have found it before go on with the pages they have, as they
-//! would without a cache. The same page is never kept for two processes: a child has an address space
-//! of its own, even with the descriptor that it has inherited.
+//! No later transfer finds a registration that has become stale (`registration.rs`), and a work
+//! item releases it. Transfers that had found it before go on with the pages they have, as they
+//! would without a cache. The same page is never kept for two processes: a child has an address
+//! space of its own, even with the descriptor that it has inherited.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! What is kept counts against the `RLIMIT_MEMLOCK` of the process, and is limited to
-//! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
-//! for longest goes first. No call fails because of the cache: where the limit of the process is
-//! reached, what is kept goes (see `memory/local.rs`), and a transfer that can't be kept is done
-//! without. When memory is short, the kernel gets it back: see `caches.rs`.
+//! Cached memory counts against the `RLIMIT_MEMLOCK` of the process. A cache keeps at most
+//! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations, and evicts the least recently used first.
+//! No call fails because of the cache. If the limit of the process is reached, cached memory is
+//! released (see `memory/local.rs`). A transfer whose memory can't be cached is made without the
+//! cache. When the kernel is short of memory, it gets cached memory back: see `caches.rs`.
 //!
-//! # The end
+//! # Closing
 //!
-//! With the connection, whether it is closed or its node is lost, the cache is closed: it lets go of
-//! all it keeps and keeps nothing more. Whoever takes a registration out of the table is inside the
-//! peer until it is gone, so that no mapping for an engine outlives the session.
+//! The cache is closed with the connection, whether the connection is closed or its node is lost. A
+//! closed cache releases all registrations and keeps no new ones. A task that takes a registration
+//! out of the table is inside the peer until the registration is gone. So no mapping for an engine
+//! outlives the session.
 //!
-//! Lock: no registration is made or dropped under `table`, and no lock is taken under it but those
-//! of the watches and of the list of caches.
+//! Lock: no registration is made or dropped under `table`. Only the locks of the watches and of the
+//! list of caches are taken under `table`.
 
 use super::{
     caches::Caches,
@@ -72,20 +74,20 @@ use kernel::{
     },
 };
 
-/// The most registrations that one cache keeps.
+/// Largest number of registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
 
 #[derive(Default)]
 struct Table {
-    /// In the order of `logic/registrations.rs`.
+    /// Registrations, in the order of `logic/registrations.rs`.
     kept: KVVec<Entry<Arc<Registration>>>,
-    /// How many pages there are in all of them.
+    /// Number of pages in all registrations together.
     pages: usize,
-    /// Counts uses.
+    /// Number of uses so far. It serves as the time of a use.
     clock: u64,
-    /// Keeps the cache in the list of all.
+    /// Keeps the cache in the list of all caches.
     listed: Option<Listed<RegistrationCache>>,
-    /// Nothing is kept any more.
+    /// Whether the cache keeps no registrations any more.
     closed: bool,
 }
 
@@ -97,17 +99,17 @@ impl Table {
     }
 }
 
-/// See the head of this file.
+/// The registration cache of one end of a connection.
 #[pin_data]
 pub(crate) struct RegistrationCache {
     pub(super) peer: Arc<Peer>,
     pub(super) caches: Arc<Caches>,
     #[pin]
     table: Mutex<Table>,
-    /// Held while something is taken out and released, so that a closer waits for that.
+    /// Held while registrations are taken out and released, so that a closer waits for that.
     #[pin]
     removing: Mutex<()>,
-    /// Lets go of what is stale.
+    /// Work item that releases stale registrations.
     #[pin]
     work: Work<Self>,
 }
@@ -120,7 +122,7 @@ impl WorkItem for RegistrationCache {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // When the peer is lost, `close` sees to it.
+        // If the peer is lost, `close` releases everything.
         if let Some(_inside) = this.peer.enter() {
             this.clean();
         }
@@ -128,7 +130,8 @@ impl WorkItem for RegistrationCache {
 }
 
 impl RegistrationCache {
-    /// For transfers from and to a peer. May sleep.
+    /// Creates an empty cache for transfers from and to a peer.
+    /// Context: may sleep.
     pub(super) fn new(peer: &Arc<Peer>, caches: &Arc<Caches>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -142,7 +145,7 @@ impl RegistrationCache {
         )
     }
 
-    /// Has itself listed, unless it is, or is closed.
+    /// Adds the cache to the list of all caches, unless it is listed or closed.
     fn list(self: &Arc<Self>) -> Result {
         let mut table = self.table.lock();
         if !table.closed && table.listed.is_none() {
@@ -151,12 +154,13 @@ impl RegistrationCache {
         Ok(())
     }
 
-    /// Whether it ever has kept something.
+    /// Returns whether the cache ever kept a registration.
     pub(super) fn was_used(&self) -> bool {
         self.table.lock().clock != 0
     }
 
-    /// Lets go of what belongs to the calling process or to its user. May sleep.
+    /// Releases registrations of the calling process or of its user.
+    /// Context: may sleep.
     pub(super) fn forget_caller(&self) {
         let Some(process) = Process::current() else {
             return;
@@ -170,10 +174,10 @@ impl RegistrationCache {
         }
     }
 
-    /// Lets go of `wanted` of each `total` pages, those first that have not been used for longest.
-    /// May sleep.
+    /// Releases `wanted` of each `total` pages, the least recently used registrations first.
+    /// Context: may sleep.
     pub(super) fn shed(&self, wanted: usize, total: usize) {
-        // What goes with the session needs no help.
+        // If the peer is lost, the end of the session releases everything anyway.
         let Some(_inside) = self.peer.enter() else {
             return;
         };
@@ -181,9 +185,10 @@ impl RegistrationCache {
         self.evict(kept.saturating_mul(wanted).div_ceil(total.max(1)));
     }
 
-    /// Memory of the caller for a transfer, and for later ones. None if the transfer has to be done
-    /// without the cache, as always with memory of the kernel. What keeps the peer from ending comes
-    /// with it, and goes after it. May sleep; as [`take_pages`], not for calling inside a peer.
+    /// Returns memory of the caller for a transfer, and keeps it for later ones. Returns `None` if
+    /// the transfer must be made without the cache, as always with memory of the kernel. A use of
+    /// the peer comes with the memory and must be dropped after it.
+    /// Context: may sleep; outside of any peer, as for [`take_pages`].
     ///
     /// [`take_pages`]: crate::memory::local::take_pages
     pub(super) fn get(
@@ -230,7 +235,7 @@ impl RegistrationCache {
         table.clock += 1;
         let clock = table.clock;
         let entry = table.kept.get_mut(index)?;
-        // One that is stale is about to be removed.
+        // A stale registration is about to be removed.
         if !entry.registration.is_unchanged() {
             return None;
         }
@@ -238,12 +243,13 @@ impl RegistrationCache {
         Some(entry.registration.clone())
     }
 
-    /// Pins memory and keeps it if it can be kept.
+    /// Pins memory, and keeps it if possible.
     fn make(self: &Arc<Self>, wanted: Pages) -> Option<(PeerUse, Arc<Registration>)> {
         self.list().ok()?;
         let joined = self.joined(wanted)?;
         let made = self.pin(joined);
-        // What was kept beside it may not be there any more.
+        // Memory of the joined registrations may be unmapped by now, so only the wanted pages are
+        // pinned.
         let made = match made {
             Err(_) if joined != wanted => self.pin(wanted),
             made => made,
@@ -253,8 +259,8 @@ impl RegistrationCache {
         Some((inside, registration))
     }
 
-    /// `wanted` and what is kept and overlaps it, as far as the limit allows: two buffers that
-    /// overlap would otherwise drive each other out.
+    /// Returns `wanted` joined with the overlapping registrations, as far as the limit allows.
+    /// Otherwise two overlapping buffers would keep evicting each other.
     fn joined(&self, wanted: Pages) -> Option<Pages> {
         let table = self.table.lock();
         if table.closed {
@@ -273,14 +279,16 @@ impl RegistrationCache {
     fn pin(self: &Arc<Self>, pages: Pages) -> Result<(PeerUse, Arc<Registration>)> {
         loop {
             match Registration::new(self, pages) {
-                // The limit of the process: what it has used lately is worth more.
+                // The process has reached its limit. Memory that it uses now is worth more than
+                // memory that it used before.
                 Err(EAGAIN) if self.make_room(pages.count()) => (),
                 result => return result,
             }
         }
     }
 
-    /// As [`Self::evict`], outside of the peer. Returns whether anything went.
+    /// Evicts registrations as [`Self::evict`] does. The caller is outside of the peer. Returns
+    /// whether any was evicted.
     fn make_room(&self, pages: usize) -> bool {
         let Some(_inside) = self.peer.enter() else {
             return false;
@@ -290,7 +298,8 @@ impl RegistrationCache {
         evicted
     }
 
-    /// Releases what ended transfers of the peer hold. The caller is inside the peer. May sleep.
+    /// Releases the resources of completed transfers of the peer. The caller is inside the peer.
+    /// Context: may sleep.
     fn release_ended(&self) {
         for route in self.peer.path().engines().iter() {
             route.engine.poll();
@@ -317,7 +326,7 @@ impl RegistrationCache {
     }
 
     fn insert(&self, table: &mut Table, index: usize, registration: &Arc<Registration>) {
-        // Under the lock: it is removed by the work that a later change schedules.
+        // Checked under the lock, so that the work item of a later change finds the registration.
         if table.closed || !registration.is_unchanged() {
             return;
         }
@@ -335,8 +344,8 @@ impl RegistrationCache {
         }
     }
 
-    /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
-    /// it was. The caller is inside the peer.
+    /// Evicts the least recently used registrations until they have `pages` pages. Returns the
+    /// number of pages that were evicted. The caller is inside the peer.
     fn evict(&self, pages: usize) -> usize {
         let mut wanted = pages;
         self.release(|table| {
@@ -360,8 +369,8 @@ impl RegistrationCache {
         });
     }
 
-    /// Releases each registration that `take` removes from the table, without the lock of the table. Returns how many
-    /// pages they had. The caller is inside the peer.
+    /// Releases each registration that `take` removes from the table, outside of the lock of the
+    /// table. Returns the number of their pages. The caller is inside the peer.
     fn release(&self, mut take: impl FnMut(&mut Table) -> Option<Arc<Registration>>) -> usize {
         let _removing = self.removing.lock();
         let mut released = 0;
@@ -372,7 +381,8 @@ impl RegistrationCache {
         }
     }
 
-    /// Lets go of what is stale; once it is closed, of everything. The caller is inside the peer.
+    /// Releases stale registrations. Once the cache is closed, releases all. The caller is inside
+    /// the peer.
     fn clean(&self) {
         let closed = self.table.lock().closed;
         self.remove(|entry| closed || !entry.registration.is_unchanged());
@@ -382,24 +392,26 @@ impl RegistrationCache {
         }
     }
 
-    /// Lets go of everything and keeps nothing any more. May sleep.
+    /// Releases all registrations and keeps no new ones.
+    /// Context: may sleep.
     pub(crate) fn close(&self) {
         self.table.lock().closed = true;
-        // A session that ends waits for this. If it is over already, `lost()` closes the cache as well, and waits for
-        // `removing`.
+        // The end of the session waits for this. If the session is over already, `lost()` closes
+        // the cache as well, and waits for `removing`.
         let _inside = self.peer.enter();
         self.clean();
     }
 
-    /// As [`Self::close`], some time soon.
+    /// Closes the cache as [`Self::close`] does, but in the work item.
     pub(crate) fn close_soon(self: &Arc<Self>) {
         self.table.lock().closed = true;
         self.schedule();
     }
 
-    /// Has what is stale let go. Any context.
+    /// Has the work item release stale registrations.
+    /// Context: any.
     pub(super) fn schedule(self: &Arc<Self>) {
-        // An error says that the work is pending already.
+        // An error says that the work item is pending already.
         let _ = self.caches.queues.work.enqueue(self.clone());
     }
 }

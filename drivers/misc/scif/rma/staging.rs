@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing where this node does not reach, and being written to where the peer does not.
+//! Writes through slots, for memory that the writing node does not reach: writes to the peer, and
+//! writes by the peer.
 //!
-//! A peer whose bridge is small, or that lets nobody in, offers windows without addresses. What is for them
-//! is staged: put into slots that it does offer, from which it copies on (`logic/staging.rs` has the layout
-//! and the rules).
+//! If the peer's bridge is small, or lets no access in, the peer offers windows without addresses.
+//! Data for such a window is staged. This node puts the data into slots that the peer does offer,
+//! and the peer copies it on from there. `logic/staging.rs` has the layout and the rules.
 //!
-//! - `staging/outbox.rs`: the slots at the peer that this node fills, in turn for all who write, and their end
-//! - `staging/fill.rs`: an engine fills some
-//! - `staging/inbox.rs`: the slots of this node that the peer fills, which its processor empties
+//! - `staging/send_slots.rs`: the slots at the peer that this node fills, the turns of the writers,
+//!   and the completion of their transfers
+//! - `staging/fill.rs`: slots that an engine fills
+//! - `staging/receive_slots.rs`: the slots of this node that the peer fills and a CPU of this node
+//!   empties
 //!
-//! Reading is writing of the other side, which is asked for it (`pulls.rs`).
+//! A read is a write by the other side, which is asked for it (`peer_reads.rs`).
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! A transfer ends when its last byte is in the memory that it is for: the peer says that a slot is empty
-//! when it has copied it on. As slots are emptied in order, what was put into one later is not there earlier.
-//! A transfer keeps the window, the channel and the peer in use until then, as any other. If the peer is
-//! lost it ends with an error; if it does not empty slots for long, it counts as lost. Whoever takes note that the
-//! last of its slots was emptied ends the operation.
+//! A transfer completes when its last byte is in its destination. The peer reports a slot as empty
+//! only after it has copied the data on. Slots are emptied in order, so data in a later slot never
+//! arrives earlier.
 //!
-//! Lock order: `subscription` comes before those of what is posted.
+//! Until then a transfer keeps the window, the channel and the peer in use, as any other transfer
+//! does. If the peer is lost, the transfer completes with an error. If the peer empties no slot for
+//! long, it counts as lost. The task that takes note of the last emptied slot completes the
+//! operation.
+//!
+//! Lock order: `subscription`, then the locks for posting messages.
 
 use super::operation::{
     Caller,
@@ -35,7 +41,7 @@ use crate::{
     peer::{
         control::Reservation,
         doorbells::{
-            Rung,
+            DoorbellHandler,
             Subscription, //
         },
         service::Violation,
@@ -46,7 +52,6 @@ use crate::{
         engine::EngineRoute, //
     }, //
 };
-use inbox::Inbox;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -56,52 +61,56 @@ use kernel::{
         SetOnce, //
     }, //
 };
-pub(super) use outbox::Outbox;
+use receive_slots::ReceiveSlots;
+pub(super) use send_slots::SendSlots;
 
 mod fill;
-mod inbox;
-mod outbox;
+mod receive_slots;
+mod send_slots;
 
-/// See the head of this file. One for each peer.
+/// The staging of one peer: slots in both directions.
 #[pin_data]
 pub(crate) struct Staging {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    inbox: SetOnce<Arc<Inbox>>,
-    outbox: SetOnce<Arc<Outbox>>,
-    /// Held while the peer is told of the inbox.
+    receive_slots: SetOnce<Arc<ReceiveSlots>>,
+    send_slots: SetOnce<Arc<SendSlots>>,
+    /// Subscription to the peer's doorbell. Locked while the peer is told of the receive slots.
     #[pin]
     subscription: Mutex<Option<Subscription>>,
 }
 
-/// Has the slots looked at when the peer rings.
-impl Rung for Staging {
-    fn rung(&self) {
-        if let Some(inbox) = self.inbox.as_ref() {
-            inbox.rung();
+/// Has the slots checked when the peer rings.
+impl DoorbellHandler for Staging {
+    fn on_doorbell(&self) {
+        if let Some(receive_slots) = self.receive_slots.as_ref() {
+            receive_slots.on_doorbell();
         }
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.rung();
+        if let Some(send_slots) = self.send_slots.as_ref() {
+            send_slots.on_doorbell();
         }
     }
 }
 
 impl Staging {
-    /// Nothing is there yet; what the peer writes goes to `exports`. May sleep.
+    /// Creates the staging without any slots. The peer's data goes to windows of `exports`.
+    /// Context: may sleep.
     pub(crate) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 exports: exports.clone(),
-                inbox: SetOnce::new(),
-                outbox: SetOnce::new(),
+                receive_slots: SetOnce::new(),
+                send_slots: SetOnce::new(),
                 subscription <- new_mutex!(None, "Staging::subscription"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Has the slots looked at when the peer rings, from now on. May sleep; the caller is inside the peer.
+    /// Subscribes to the peer's doorbell. From now on a ring has the slots checked. The caller is
+    /// inside the peer.
+    /// Context: may sleep.
     fn listen(self: &Arc<Self>, subscription: &mut Option<Subscription>) -> Result {
         if subscription.is_none() {
             let doorbells = &self.peer.doorbells;
@@ -110,11 +119,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Offers slots to the peer if it may need them; it hears of them before all that is said later. The
-    /// caller is inside the peer. May sleep, does not wait for the peer.
+    /// Offers slots to the peer if the peer may need them. The peer receives the offer before any
+    /// later message. The caller is inside the peer.
+    /// Context: may sleep, does not wait for the peer.
     pub(crate) fn open(self: &Arc<Self>) -> Result {
         let len = self.peer.path().limits().staging;
-        let is_done = || len == 0 || self.inbox.as_ref().is_some();
+        let is_done = || len == 0 || self.receive_slots.as_ref().is_some();
         if is_done() {
             return Ok(());
         }
@@ -124,71 +134,81 @@ impl Staging {
         }
         self.listen(&mut subscription)?;
         let reservation = Reservation::new(GFP_KERNEL)?;
-        let inbox = Inbox::new(&self.peer, &self.exports, len)?;
+        let receive_slots = ReceiveSlots::new(&self.peer, &self.exports, len)?;
         let offer = Message::StagingOffer {
-            address: inbox.memory.bus_address(),
-            slots: inbox.geometry.slots(),
-            size: inbox.geometry.size(),
+            address: receive_slots.memory.bus_address(),
+            slots: receive_slots.geometry.slots(),
+            size: receive_slots.geometry.size(),
         };
-        // The answer may come at once.
-        self.inbox.populate(inbox);
+        // The peer may answer at once, so the receive slots must be found before the offer is sent.
+        self.receive_slots.populate(receive_slots);
         self.peer.send(reservation, &offer);
         Ok(())
     }
 
-    /// Nothing is being delivered when this returns that was on its way before. May sleep.
+    /// Waits until all deliveries that had started before have finished.
+    /// Context: may sleep.
     pub(super) fn wait_for_deliveries(&self) {
-        if let Some(inbox) = self.inbox.as_ref() {
-            drop(inbox.emptied.lock());
+        if let Some(receive_slots) = self.receive_slots.as_ref() {
+            drop(receive_slots.emptied.lock());
         }
     }
 
-    /// Has everybody who waits for an empty slot look whether that is still to be. Any context.
+    /// Wakes the writers that wait for an empty slot, so that each checks whether it is to go on
+    /// waiting.
+    /// Context: any.
     pub(super) fn look_again(&self) {
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.room.wake_all();
+        if let Some(send_slots) = self.send_slots.as_ref() {
+            send_slots.room.wake_all();
         }
     }
 
-    /// The peer's slots: EIO if it has offered none, though it offers windows that take some.
-    pub(super) fn outbox(&self) -> Result<&Arc<Outbox>> {
-        self.outbox.as_ref().ok_or(EIO)
+    /// Returns the slots at the peer. Returns EIO if the peer has offered none, though it offers
+    /// windows that need slots.
+    pub(super) fn send_slots(&self) -> Result<&Arc<SendSlots>> {
+        self.send_slots.as_ref().ok_or(EIO)
     }
 
-    /// Bytes of so many that go into one slot. Any context.
+    /// Returns how many of `len` bytes go into one slot.
+    /// Context: any.
     pub(super) fn bytes_per_slot(&self, len: u64) -> u64 {
-        let outbox = self.outbox.as_ref();
-        outbox.map_or(len, |outbox| len.min(outbox.geometry.size().into()))
+        let send_slots = self.send_slots.as_ref();
+        send_slots.map_or(len, |send_slots| len.min(send_slots.geometry.size().into()))
     }
 
-    /// Carries out a write where this node does not reach: all of it is in slots when this returns, or the engine of
-    /// `route` is putting it there, for which the local side is mapped. Polls for the end for a moment if the operation is
-    /// synchronous; it ends by itself then. On an error it has failed, and what was begun of it ends by itself, too; the
-    /// `caller` hears of the error. May sleep.
+    /// Carries out a write to memory that this node does not reach.
+    ///
+    /// When this returns, the CPU has put all data into slots, or the engine of `route` is doing
+    /// so. The local side is mapped for that engine. If the operation is synchronous, this polls
+    /// for completion for a moment; the operation then completes on its own.
+    ///
+    /// On an error the operation has failed. The parts that were started and the operation complete
+    /// on their own, and the `caller` hears of the error.
+    /// Context: may sleep.
     pub(super) fn write(
         &self,
         operation: &Arc<Operation>,
         route: Option<&EngineRoute>,
         caller: Caller,
     ) -> Result {
-        let outbox = self.outbox();
-        let filled = outbox.and_then(|outbox| outbox.put(operation, route, caller));
+        let send_slots = self.send_slots();
+        let filled = send_slots.and_then(|send_slots| send_slots.put(operation, route, caller));
         if filled.is_err() {
             operation.report_to(caller);
         }
         operation.part_ended(filled);
         filled?;
         if operation.synchronous {
-            outbox?.await_end(operation, route)?;
+            send_slots?.await_end(operation, route)?;
         } else if let Some(route) = route {
             route.engine.arm();
         }
         Ok(())
     }
 
-    // ----- what the peer says; called by the control work --------------------------------------
+    // ----- messages of the peer; called by the control work ------------------------------------
 
-    /// It offers slots.
+    /// Handles the peer's offer of slots.
     pub(crate) fn offered(
         self: &Arc<Self>,
         address: u64,
@@ -196,32 +216,33 @@ impl Staging {
         size: u32,
     ) -> Result<(), Violation> {
         let geometry = Geometry::new(slots, size).ok_or("it offers impossible slots")?;
-        // One message is handled after the other, so nobody comes in between.
-        if self.outbox.as_ref().is_some() {
+        // The control work handles one message after the other, so no second offer comes in
+        // between.
+        if self.send_slots.as_ref().is_some() {
             return Err("it offers slots again");
         }
-        let made = Outbox::new(&self.peer, address, geometry);
-        let listen = |outbox| {
+        let made = SendSlots::new(&self.peer, address, geometry);
+        let listen = |send_slots| {
             self.listen(&mut self.subscription.lock())?;
-            Ok(outbox)
+            Ok(send_slots)
         };
-        let outbox = match made.and_then(listen) {
-            Ok(outbox) => outbox,
+        let send_slots = match made.and_then(listen) {
+            Ok(send_slots) => send_slots,
             Err(EFAULT) => return Err("it offers slots that can't be reached"),
             Err(_) => {
                 if self.peer.may_log() {
                     pr_warn!(
-                        "no room for what it takes to write where node {} is not reached\n",
+                        "node {} offers slots for writes, and this node has no room for their counters: writes to its windows out of reach fail with EIO\n",
                         self.peer.node()
                     );
                 }
                 return Ok(());
             }
         };
-        let credits = outbox.credits.bus_address();
-        self.outbox.populate(outbox);
+        let credits = send_slots.credits.bus_address();
+        self.send_slots.populate(send_slots);
         if self.peer.is_over() {
-            // Who ends what is under way may have been here before.
+            // `lost()` may have run before the send slots existed.
             self.lost();
         }
         self.peer
@@ -229,39 +250,40 @@ impl Staging {
         Ok(())
     }
 
-    /// It says where emptied slots are counted.
+    /// Handles the peer's acceptance of slots. The peer counts emptied slots at `credits`.
     pub(crate) fn taken(&self, credits: u64) -> Result<(), Violation> {
-        let inbox = self.inbox.as_ref();
-        let inbox = inbox.ok_or("it takes slots that were not offered")?;
-        let set = inbox.set_credits(credits);
-        set.map_err(|_| "it counts emptied slots where that can't be")
+        let receive_slots = self.receive_slots.as_ref();
+        let receive_slots = receive_slots.ok_or("it takes slots that were not offered")?;
+        let set = receive_slots.set_credits(credits);
+        set.map_err(|_| "it counts emptied slots at an unusable address")
     }
 
-    // ----- the end of the peer, in this order; each may sleep ----------------------------------
+    // ----- end of the peer, in this order; each may sleep --------------------------------------
 
-    /// It is lost: ends what is under way.
+    /// Completes all transfers in slots with an error, as the peer is lost.
     pub(crate) fn lost(&self) {
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.close();
+        if let Some(send_slots) = self.send_slots.as_ref() {
+            send_slots.close();
         }
     }
 
-    /// Nobody is inside the peer any more: no doorbell means anything.
+    /// Ends the subscription and the queue of signals, once no task is inside the peer any more.
+    /// From then on a doorbell has no meaning.
     pub(super) fn drained(&self) {
         let subscription = self.subscription.lock().take();
         drop(subscription);
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.signals.end();
+        if let Some(send_slots) = self.send_slots.as_ref() {
+            send_slots.signals.end();
         }
     }
 
-    /// It has let go of all memory of this node.
+    /// Unmaps the slots and the credits, as the peer has released all memory of this node.
     pub(crate) fn forget(&self) {
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.unmap();
+        if let Some(send_slots) = self.send_slots.as_ref() {
+            send_slots.unmap();
         }
-        if let Some(inbox) = self.inbox.as_ref() {
-            inbox.unmap();
+        if let Some(receive_slots) = self.receive_slots.as_ref() {
+            receive_slots.unmap();
         }
     }
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies by DMA engine: from the first descriptor to the release of what they use.
+//! Copies by a DMA engine, from the first descriptor to the release of the resources.
 //!
-//! The copy is split into segments that are contiguous on both sides; each is one descriptor. Whoever ends the last of
-//! them, the submitter or the engine's completion, ends the operation. The engine keeps it until somebody in process
-//! context lets go of the memory on both sides, which may sleep and the completion must not.
+//! A copy is split into segments that are contiguous on both sides, with one descriptor each. The
+//! submitter or the engine's completion, whichever finishes the last segment, completes the
+//! operation. The engine keeps the operation until a task in process context releases the memory on
+//! both sides. The release may sleep, which the engine's completion must not.
 //!
-//! The submitter polls for the end, or arms the engine's interrupt (`transport/engine/poller.rs`).
+//! The submitter polls for completion, or arms the engine's interrupt
+//! (`transport/engine/poller.rs`).
 //!
-//! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
-//! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
+//! While it is in flight, a transfer keeps the peer in use. So a lost peer is torn down only after
+//! its transfers. An engine that stops completes its transfers with EIO, see `transport/engine.rs`.
 
 use super::operation::{
     Caller,
@@ -34,8 +36,8 @@ use crate::{
         },
         Engine,
         EngineRoute,
-        Patience,
-        Place, //
+        JobReservation,
+        WaitLimit, //
     },
 };
 use kernel::{
@@ -43,7 +45,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// An operation that an engine carries out.
+/// A job of an engine that carries out an operation.
 struct Transfer {
     state: JobState,
     operation: Arc<Operation>,
@@ -54,30 +56,34 @@ impl Job for Transfer {
         &self.state
     }
 
-    fn tell(&self, result: Result) {
+    fn on_complete(&self, result: Result) {
         self.operation.end(result);
     }
 }
 
-/// Has the engine copy, and polls for the end for a moment if the operation is synchronous. When this returns `Ok`, the
-/// operation ends by itself. On an error it has failed, and ends by itself, too; the `caller` hears of the error.
-/// Killable while the engine's ring is full. The local side is mapped for the engine.
+/// Has the engine copy. If the operation is synchronous, polls for its completion for a moment. The
+/// local side is mapped for the engine. While the engine's ring is full, the wait is killable.
+///
+/// If this returns `Ok`, the operation completes on its own. On an error the operation has failed
+/// and completes on its own as well. The `caller` hears of the error.
 pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Caller) -> Result {
     let transfer = Transfer {
         state: JobState::new(&route.engine, operation.bytes),
         operation: operation.clone(),
     };
     let transfer = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
-    let made = transfer.and_then(|transfer| Ok((transfer, Place::new()?)));
-    let (transfer, place) = made.map_err(|error| operation.end_for(caller, error))?;
+    let made = transfer.and_then(|transfer| Ok((transfer, JobReservation::new()?)));
+    let (transfer, reservation) = made.map_err(|error| operation.end_for(caller, error))?;
     let peer = &operation.surroundings.peer;
-    // An engine that writes ends with a load from the peer: none is started across a link that is known to be down.
+    // A write by an engine completes with a load from the peer, which must not cross a link that is
+    // known to be down.
     if peer.is_over() {
         return Err(operation.end_for(caller, ENODEV));
     }
-    // It overwrites, and reads, what the processor has written before.
+    // The engine may read or overwrite what the CPU has stored before, so those stores must have
+    // arrived.
     peer.path().settle_stores();
-    job::start(&transfer, place, |transfer, batch| {
+    job::start(&transfer, reservation, |transfer, batch| {
         let submitted = transfer.submit(batch, route);
         submitted.inspect_err(|_| operation.report_to(caller))
     })?;
@@ -92,7 +98,7 @@ pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Cal
 impl Transfer {
     fn submit<'t>(&'t self, batch: &Batch<'t, Self>, route: &EngineRoute) -> Result {
         let operation = &*self.operation;
-        // It is the peer's, whom the operation keeps.
+        // Takes the route from the peer's list, which the operation keeps alive.
         let routes = operation.surroundings.peer.path().engines();
         let route = routes.same(route).ok_or(EIO)?;
         let submitted = submit_parts(operation, batch, route);
@@ -101,15 +107,16 @@ impl Transfer {
         }
         let arrival = route.arrival()?;
         let submit = |flags| {
-            let patience = Patience::Endless;
-            route.engine.submit_all(arrival, flags, batch, &patience)
+            let limit = WaitLimit::Endless;
+            route.engine.submit_all(arrival, flags, batch, &limit)
         };
         if submitted.is_err() {
-            // What was submitted has no fence at its end, but ends before this does.
+            // The copies that were submitted do not end with a fence. They complete before this
+            // copy, which does.
             submit(CopyFlags::FENCE)?;
         }
-        // The operation ends when all has arrived, also if it has failed: the peer's memory may be used for something
-        // else then.
+        // Completes the operation only when all data has arrived, also after an error. The peer's
+        // memory may be used for something else then.
         submitted.and(submit(CopyFlags::NONE))
     }
 }
@@ -120,9 +127,9 @@ fn submit_parts<'t>(
     route: &'t EngineRoute,
 ) -> Result {
     let is_over = || operation.surroundings.peer.is_over();
-    let patience = Patience::Killable(&is_over);
+    let limit = WaitLimit::Killable(&is_over);
     for (skip, len) in operation.parts() {
-        // The next part, or the arrival, comes after all of this one.
+        // Fences the last copy of a part that the next part or the arrival must follow.
         let is_followed =
             operation.direction == Direction::Write || operation.is_ordered() && skip == 0;
         let mut to_come = len;
@@ -132,7 +139,7 @@ fn submit_parts<'t>(
                 interrupt: false,
                 fence: is_followed && to_come == 0,
             };
-            submit_stretch(operation, batch, route, &stretch, last, &patience)
+            submit_stretch(operation, batch, route, &stretch, last, &limit)
         })?;
     }
     Ok(())
@@ -144,10 +151,10 @@ fn submit_stretch<'t>(
     route: &'t EngineRoute,
     stretch: &Stretch<'t>,
     last: CopyFlags,
-    patience: &Patience<'_>,
+    limit: &WaitLimit<'_>,
 ) -> Result {
     let engine = &route.engine;
-    // Memory that was mapped before there was the engine has no address for it.
+    // Memory that was mapped before the engine existed has no address for the engine.
     let local = stretch.local.memory().engine_walk(stretch.local_offset);
     let local = local.ok_or(EIO)?;
     let extents = &stretch.remote.window.extents;
@@ -156,31 +163,31 @@ fn submit_stretch<'t>(
     match operation.direction {
         Direction::Read => {
             let plan = BusPlan::new(local, remote, len, longest);
-            submit_plan(engine, batch, plan, len, last, patience)
+            submit_plan(engine, batch, plan, len, last, limit)
         }
         Direction::Write => {
             let plan = BusPlan::new(remote, local, len, longest);
-            submit_plan(engine, batch, plan, len, last, patience)
+            submit_plan(engine, batch, plan, len, last, limit)
         }
     }
 }
 
-/// Submits the copies of a plan for `len` bytes; the `last` one gets these flags. Errors as those of
-/// [`Engine::submit_all`].
+/// Submits the copies of a plan for `len` bytes. The last copy gets the flags `last`. Errors are as
+/// those of [`Engine::submit_all`].
 pub(super) fn submit_plan<'j, J: Job, D: Walk, S: Walk>(
     engine: &Arc<Engine>,
     batch: &Batch<'j, J>,
     plan: BusPlan<'j, D, S>,
     len: u64,
     last: CopyFlags,
-    patience: &Patience<'_>,
+    limit: &WaitLimit<'_>,
 ) -> Result {
     let mut to_come = len;
     for copy in plan {
         let copy = copy?;
         to_come -= copy.segment().len;
         let flags = if to_come == 0 { last } else { CopyFlags::NONE };
-        engine.submit_all(copy, flags, batch, patience)?;
+        engine.submit_all(copy, flags, batch, limit)?;
     }
     Ok(())
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The copies that one end of a channel starts.
+//! Copies that one end of a channel starts.
 //!
-//! The windows on both sides are looked up and taken into use, the copy gets a number (on which
-//! fences rest, `marks.rs`), and goes the way that `ways.rs` has chosen. Here its caller waits for it.
+//! A copy looks up the windows on both sides and takes them into use. It then gets a number, on
+//! which fences rest (`marks.rs`), and is made by the method that `transfer_policy.rs` has chosen.
+//! The caller waits for it here.
 //!
-//! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
+//! If `SCIF_RMA_ORDERED` is set, the bytes in the last cache line of the source are copied last, on
+//! their own.
 
 use super::{
     caches::Caches,
     deferred::MAX_DEFERRED,
     fence::Answer,
-    marks::Marks,
+    marks::FenceState,
     operation::{
         are_reached,
         Caller,
@@ -20,9 +22,9 @@ use super::{
         Surroundings, //
     },
     registration_cache::RegistrationCache,
-    ways::{
-        Way,
-        Ways, //
+    transfer_policy::{
+        CopyMethod,
+        TransferPolicy, //
     }, //
 };
 use crate::{
@@ -45,7 +47,7 @@ use crate::{
         local::LocalPiece,
         range_tree::{
             paid_by_caller,
-            Few, //
+            SmallList, //
         },
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
@@ -76,31 +78,32 @@ use kernel::{
     }, //
 };
 
-/// Memory of the caller is offered for one transfer as long as no more than this is offered for each
-/// byte that is needed: what is kept for later ones can be larger.
+/// The largest ratio of offered to needed bytes at which the caller's memory is offered to the peer
+/// for one transfer. A cached registration can be much larger than the transfer.
 const MOST_SPARE: u64 = 4;
 
-/// Memory of the caller, and what keeps the peer in use if that was taken before. Dropped in this order.
-type Taken = (LocalPiece, Option<PeerUse>);
+/// Memory of the caller. If the peer was entered when the memory was taken, the use of the peer
+/// goes with it. The two are dropped in this order.
+type CallerMemory = (LocalPiece, Option<PeerUse>);
 
-/// See the head of this file.
+/// The transfers and fences of one end of a channel.
 #[pin_data]
 pub(crate) struct Transfers {
     pub(super) channel: Arc<Channel>,
     pub(super) windows: Arc<Windows>,
     pub(super) remote_windows: Arc<RemoteWindows>,
-    pub(super) ways: Arc<Ways>,
+    pub(super) policy: Arc<TransferPolicy>,
     pub(crate) cache: Arc<RegistrationCache>,
-    pub(crate) marks: Arc<Marks>,
-    /// What fences have asked the peer (`fence.rs`).
+    pub(crate) marks: Arc<FenceState>,
+    /// Fence requests that the peer has not answered (`fence.rs`).
     #[pin]
     pub(super) questions: Questions<Reply<Answer>>,
-    /// The last transfer of the peer that this end has heard of.
+    /// The highest transfer number of the peer that this end has received.
     #[pin]
     pub(super) peer_last: SpinLock<Sequence>,
 }
 
-/// A copy as its caller asks for it.
+/// A copy as the caller requests it.
 pub(super) struct Request<'a> {
     pub(super) direction: Direction,
     pub(super) local: &'a LocalSide,
@@ -109,7 +112,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Where the local side begins: only its low bits mean something.
+    /// Returns where the local side begins. Only the low bits of the address are meaningful.
     pub(super) fn local_start(&self) -> u64 {
         match self.local {
             LocalSide::Windows(offset) => *offset as u64,
@@ -117,7 +120,7 @@ impl Request<'_> {
         }
     }
 
-    /// How many bytes of it go first; the others go last.
+    /// Returns how many bytes are copied first. The remaining bytes are copied last.
     fn body(&self) -> u64 {
         let len = self.remote.len();
         if !self.options.ordered {
@@ -125,7 +128,7 @@ impl Request<'_> {
         }
         let visible_from = match self.direction {
             Direction::Read => self.remote.start(),
-            // Windows and memory of the process are aligned to pages alike.
+            // Windows are aligned to pages, as memory of the process is.
             Direction::Write => self.local_start(),
         };
         let (body, _) = plan::split_tail(visible_from, len);
@@ -134,23 +137,24 @@ impl Request<'_> {
 }
 
 impl Transfers {
-    /// Of windows of the channel, and fences behind them. May sleep.
+    /// Creates the transfers of a channel from its windows on both sides.
+    /// Context: may sleep.
     pub(crate) fn new(
         channel: &Arc<Channel>,
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
-        ways: &Arc<Ways>,
+        policy: &Arc<TransferPolicy>,
     ) -> Result<impl PinInit<Self>> {
         let cache = RegistrationCache::new(channel.peer(), caches)?;
-        let marks = Marks::new(channel)?;
-        let (channel, ways) = (channel.clone(), ways.clone());
+        let marks = FenceState::new(channel)?;
+        let (channel, policy) = (channel.clone(), policy.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
         Ok(pin_init!(Self {
             channel,
             windows,
             remote_windows,
-            ways,
+            policy,
             cache,
             marks,
             questions <- Questions::new(MAX_DEFERRED, 0),
@@ -158,14 +162,18 @@ impl Transfers {
         }))
     }
 
-    /// Whether there ever was one, or memory was kept for one.
-    pub(crate) fn were_used(&self) -> bool {
-        self.marks.were_used() || self.cache.was_used()
+    /// Returns whether a transfer was ever started or the cache was ever used.
+    pub(crate) fn have_resources(&self) -> bool {
+        self.marks.have_resources() || self.cache.was_used()
     }
 
-    /// Waits until all have ended, and what waits behind them was done, and the peer has let go of memory that it was
-    /// offered for them: as long as this node's engines need, and as long as `patience` lasts for what is up to the peer.
-    /// What has not ended then keeps the memory that it uses, and ends by itself. May sleep.
+    /// Waits until all transfers have completed and all actions deferred behind them are done. Also
+    /// waits until the peer has released the memory that it was offered for transfers.
+    ///
+    /// The wait for this node's engines needs no limit, as an engine that stops is given up.
+    /// `patience` limits the wait for the peer. A transfer that is still in flight then keeps its
+    /// memory and completes on its own.
+    /// Context: may sleep.
     pub(crate) fn drain(&self, patience: &Patience) {
         self.marks.drain_own();
         self.marks.as_arc_borrow().run_due(false);
@@ -177,18 +185,25 @@ impl Transfers {
         patience.wait_for_answer(&waiters, has_let_go);
     }
 
-    /// The end is closed, and waits no longer: whoever waits for the peer on its account stops. Any context.
+    /// Stops the callers that wait for the peer on behalf of this end. The end is closed, and its
+    /// closer no longer waits.
+    /// Context: any.
     pub(crate) fn give_up(&self) {
-        self.ways.staging.look_again();
+        self.policy.staging.look_again();
     }
 
-    /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
+    /// Copies `len` bytes between local memory at `local` and the peer's windows at `remote`.
     ///
-    /// Memory that is no window is pinned for the transfer, or longer if the caller wants it to be
-    /// kept. It counts against RLIMIT_MEMLOCK (EAGAIN) if the transfer can outlive the call, as any
-    /// number of those can be started.
-    /// ENXIO where there is no window, EACCES where one does not allow it; then nothing was copied.
-    /// EIO if the copy failed. Killable.
+    /// Memory that is not in a window is pinned for the transfer, or longer if the caller asked for
+    /// the cache. If the transfer can outlive the call, the memory counts against RLIMIT_MEMLOCK,
+    /// because a process can start any number of such transfers. The wait is killable.
+    ///
+    /// # Errors
+    ///
+    /// - EAGAIN: RLIMIT_MEMLOCK is reached.
+    /// - ENXIO: a part of a range lies in no window. Nothing was copied.
+    /// - EACCES: a window does not allow the access. Nothing was copied.
+    /// - EIO: the copy failed.
     pub(crate) fn copy(
         &self,
         direction: Direction,
@@ -204,50 +219,53 @@ impl Transfers {
             remote,
             options,
         };
-        // Most copies are small ones by the CPU: no more is chosen for them.
-        let route = self.ways.route(&self.channel, &request);
+        // Tries the short path first, because most copies are small ones by the CPU.
+        let route = self.policy.route(&self.channel, &request);
         if route.is_none() && self.copy_at_once(&request).is_some() {
             return Ok(());
         }
-        let mut way = self.ways.choose(&request, route, true);
+        let mut method = self.policy.choose(&request, route, true);
         self.channel.check_reached()?;
-        // Outside of the peer: how long pinning takes, is up to the process.
+        // Pins memory outside of the peer, because the process decides how long pinning takes.
         let taken = match local {
             LocalSide::Windows(_) => None,
             LocalSide::Memory(memory) => {
-                // Looked at first, so that what is pinned is no more than there are windows for.
+                // Looks up the windows first, so that no more memory is pinned than the windows
+                // cover.
                 if !are_reached(&self.cover_remote(&request)?) {
-                    way = self.ways.choose(&request, route, false);
+                    method = self.policy.choose(&request, route, false);
                 }
-                Some(self.take_memory_for(&mut way, memory, direction, options)?)
+                Some(self.take_memory_for(&mut method, memory, direction, options)?)
             }
         };
-        self.copy_with(&request, route, way, taken)
+        self.copy_with(&request, route, method, taken)
     }
 
-    /// Copies, with the local side as it was found.
+    /// Copies to or from the local memory that the caller has taken.
     fn copy_with<'a>(
         &'a self,
         request: &Request<'_>,
         route: Option<&'a EngineRoute>,
-        mut way: Way<'a>,
-        taken: Option<Taken>,
+        mut method: CopyMethod<'a>,
+        taken: Option<CallerMemory>,
     ) -> Result {
         let surroundings = Surroundings::of(&self.channel)?;
-        // Looked up now: who pins for long must not begin what the peer thinks is over.
+        // Looks up the windows only now. Pinning may have taken long, and a copy must not start
+        // into a window that the peer believes to be unregistered.
         let pieces = self.cover_remote(request)?;
-        if way.is_reached != are_reached(&pieces) {
-            // What was taken for another way may be too much for the peer to keep.
-            let may_ask = way.is_reached;
-            way = self.ways.choose(request, route, !way.is_reached);
-            way.asks_peer &= may_ask;
+        if method.is_reached != are_reached(&pieces) {
+            // Memory that was taken for the other method may not be accounted for as long as the
+            // peer may keep it.
+            let may_ask = method.is_reached;
+            method = self.policy.choose(request, route, !method.is_reached);
+            method.asks_peer &= may_ask;
         }
         let sides = Sides {
             remote: pieces,
             local: self.local_pieces(request, taken)?,
         };
-        // Not every engine reaches all memory: one that can't have this is done without.
-        way.route = way.route.filter(|route| sides.map_for(route).is_ok());
+        // Uses no engine if the chosen one does not reach this memory.
+        method.route = method.route.filter(|route| sides.map_for(route).is_ok());
         let mut operation = Operation::new(
             request.direction,
             request.remote.len(),
@@ -256,19 +274,20 @@ impl Transfers {
             sides,
             surroundings,
         )?;
-        operation.completion = Some(self.marks.clone());
-        let is_left_to_peer = way.asks_peer || !way.is_reached;
+        operation.listener = Some(self.marks.clone());
+        let is_left_to_peer = method.asks_peer || !method.is_reached;
         operation.is_left_to_peer = Atomic::new(is_left_to_peer);
         operation.number = self.marks.begin(is_left_to_peer)?.0;
-        self.trace_submit(request, operation.number, way.route.is_some());
-        self.carry_out(request, way, &operation.into())
+        self.trace_submit(request, operation.number, method.route.is_some());
+        self.carry_out(request, method, &operation.into())
     }
 
-    /// Begins a copy, and waits for its end if the caller has to. Killable, if the local side is not lent.
+    /// Starts a copy, and waits for its completion if the caller has to. The wait is killable
+    /// unless the local side is lent.
     fn carry_out(
         &self,
         request: &Request<'_>,
-        mut way: Way<'_>,
+        mut method: CopyMethod<'_>,
         operation: &Arc<Operation>,
     ) -> Result {
         let is_lent = request.local.is_lent();
@@ -278,48 +297,51 @@ impl Transfers {
             Caller::Process
         };
         let mut offered = None;
-        if way.asks_peer {
-            match self.ask_peer(request, &way, operation) {
+        if method.asks_peer {
+            match self.ask_peer(request, &method, operation) {
                 Ok(window) => offered = window,
-                Err(_) if way.is_reached => {
-                    way.asks_peer = false;
+                Err(_) if method.is_reached => {
+                    method.asks_peer = false;
                     operation.take_over();
                 }
                 Err(error) => return Err(operation.end_for(caller, self.channel.end_or(error))),
             }
         }
-        if !way.asks_peer {
-            let started = way.start(&self.ways.staging, operation, caller);
+        if !method.asks_peer {
+            let started = method.start(&self.policy.staging, operation, caller);
             started.inspect_err(|_| {
                 let waiters = self.channel.waiters().ok().filter(|_| is_lent);
                 if let Some(waiters) = waiters {
-                    // What was begun of it ends.
+                    // Parts that were started are still in flight and use the lent memory.
                     let _ = waiters.wait_uninterruptible(|| operation.result());
                 }
             })?;
         }
-        // What is lent is used by nobody else when this returns. A processor that fills slots is done with it.
-        let is_staged_by_others = !way.is_reached && (way.route.is_some() || way.asks_peer);
+        // Lent memory must be unused when this returns, so the caller waits if an engine or the
+        // peer stages the copy. A CPU that fills slots has already finished with the memory.
+        let is_staged_by_others =
+            !method.is_reached && (method.route.is_some() || method.asks_peer);
         let lends_on = is_lent && is_staged_by_others;
         if !operation.synchronous && !lends_on {
             return Ok(());
         }
         let waited = self.wait_for(operation, is_lent);
-        if let Some(window) = offered.filter(|_| !way.is_reached) {
+        if let Some(window) = offered.filter(|_| !method.is_reached) {
             self.take_back(window);
         }
         waited
     }
 
-    /// Asks the peer to write what is to be read; the engine of the `way` reads if it
-    /// does not want to. Returns the window that was offered to it for this. On an error nothing was begun. Killable.
+    /// Asks the peer to write what the caller wants to read. If the peer refuses, the engine of
+    /// `method` reads. Returns the window that was offered to the peer for this copy, if any. On an
+    /// error nothing was started. The wait is killable.
     fn ask_peer(
         &self,
         request: &Request<'_>,
-        way: &Way<'_>,
+        method: &CopyMethod<'_>,
         operation: &Arc<Operation>,
     ) -> Result<Option<WindowId>> {
-        let must = !way.is_reached;
+        let must = !method.is_reached;
         let target = self.channel.remote()?;
         let (offered, destination) = match request.local {
             LocalSide::Windows(offset) => (None, *offset as u64),
@@ -338,10 +360,13 @@ impl Transfers {
             },
         };
         let engine = self.channel.engine().filter(|_| !must);
-        let asked = self.ways.pull(&self.channel, operation, engine, message);
+        let asked = self
+            .policy
+            .start_peer_read(&self.channel, operation, engine, message);
         asked.inspect_err(|_| {
             if let Some(window) = offered {
-                // In this order: what was taken back is not known here any more.
+                // Withdraws the window first, as it can't be found by its id once it was taken
+                // back.
                 self.windows.withdraw_unlisted(window);
                 if must {
                     self.take_back(window);
@@ -351,7 +376,8 @@ impl Transfers {
         Ok(offered)
     }
 
-    /// Offers memory of the caller to the peer. Returns the window, and where in it the memory begins. Killable.
+    /// Offers memory of the caller to the peer. Returns the window and the offset of the memory in
+    /// it. The wait is killable.
     fn offer_memory(&self, operation: &Operation, must: bool) -> Result<(Option<WindowId>, u64)> {
         let piece = operation.sides.local.iter().next().ok_or(EINVAL)?;
         let pages = &piece.memory().pages;
@@ -363,20 +389,21 @@ impl Transfers {
         Ok((Some(window), piece.offset))
     }
 
-    /// What was offered for a read that nobody waits for any more is taken back, whatever the peer does: it may be
-    /// used for something else next.
+    /// Takes back a window that was offered for a read, regardless of what the peer does. The
+    /// caller no longer waits for the read and may use the memory for something else next.
     fn take_back(&self, window: WindowId) {
         self.windows.take_back_unlisted(window);
-        self.ways.staging.wait_for_deliveries();
+        self.policy.staging.wait_for_deliveries();
     }
 
-    /// Waits for a transfer, and says what its failure means. Killable, if the memory is not lent.
+    /// Waits for a transfer and returns its result, with the error that the caller is to see. The
+    /// wait is killable unless the memory is lent.
     fn wait_for(&self, operation: &Operation, is_lent: bool) -> Result {
         let result = if let Some(result) = operation.result() {
             result
         } else if is_lent {
-            // Whoever is told of an end takes the memory back. The engine, or the peer, sees to it that there is
-            // one, or is lost.
+            // The lender takes its memory back when this returns. The engine or the peer completes
+            // the operation, or is declared lost.
             let waiters = self.channel.waiters()?;
             waiters.wait_uninterruptible(|| operation.result())
         } else {
@@ -400,44 +427,47 @@ impl Transfers {
         });
     }
 
-    /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
-    fn cover_remote(&self, request: &Request<'_>) -> Result<Few<RemotePiece>> {
+    /// Returns the peer's windows. If the connection has ended meanwhile, which takes the windows
+    /// away, returns the error for that.
+    fn cover_remote(&self, request: &Request<'_>) -> Result<SmallList<RemotePiece>> {
         let (_, protection) = request.direction.needs();
         let covered = self.remote_windows.cover_now(request.remote, protection);
         covered.map_err(|error| self.channel.end_or(error))
     }
 
-    /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call
-    /// takes; if the limit leaves no room for that, it goes another way.
+    /// Takes memory of the caller for a transfer. If the peer makes the copy, the peer may keep the
+    /// memory for longer than the call takes. If RLIMIT_MEMLOCK leaves no room for that, this node
+    /// makes the copy.
     fn take_memory_for(
         &self,
-        way: &mut Way<'_>,
+        method: &mut CopyMethod<'_>,
         memory: &Buffer,
         direction: Direction,
         options: TransferOptions,
-    ) -> Result<Taken> {
+    ) -> Result<CallerMemory> {
         let writable = direction == Direction::Read;
-        let is_lent_to_others = way.route.is_some() || !way.is_reached;
+        let is_lent_to_others = method.route.is_some() || !method.is_reached;
         let outlives = is_lent_to_others && !options.synchronous;
-        let may_be_asked = way.asks_peer && way.is_reached;
+        let may_be_asked = method.asks_peer && method.is_reached;
         let take = |account| self.take_memory(memory, writable, account, options.use_cache);
         match take(outlives || may_be_asked) {
             Err(EAGAIN) if may_be_asked && !outlives => {
-                way.asks_peer = false;
+                method.asks_peer = false;
                 take(false)
             }
             taken => taken,
         }
     }
 
-    /// Memory of the caller: what is kept of it, or taken now.
+    /// Takes memory of the caller from the cache if `use_cache` is set, or pins it for this
+    /// transfer.
     fn take_memory(
         &self,
         memory: &Buffer,
         writable: bool,
         account: bool,
         use_cache: bool,
-    ) -> Result<Taken> {
+    ) -> Result<CallerMemory> {
         if use_cache {
             if let Some((piece, peer_use)) = self.cache.get(memory, writable) {
                 return Ok((piece, Some(peer_use)));
@@ -447,11 +477,16 @@ impl Transfers {
         Ok((piece, None))
     }
 
-    /// Inside the peer: the local side, in use. As [`Self::cover_remote`] for windows.
-    fn local_pieces(&self, request: &Request<'_>, taken: Option<Taken>) -> Result<Few<LocalPiece>> {
-        // Both uses of the peer are held for a moment, so that there is none without.
+    /// Takes the local side into use. The caller is inside the peer. Errors are as those of
+    /// [`Self::cover_remote`] for windows.
+    fn local_pieces(
+        &self,
+        request: &Request<'_>,
+        taken: Option<CallerMemory>,
+    ) -> Result<SmallList<LocalPiece>> {
+        // Releases this use of the peer only now, when the caller already has another one.
         if let Some((piece, _peer_use)) = taken {
-            return Ok(Few::one(piece));
+            return Ok(SmallList::one(piece));
         }
         let (protection, _) = request.direction.needs();
         let range = Range::from_parts(request.local_start(), request.remote.len());

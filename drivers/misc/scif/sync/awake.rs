@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Staying awake for a moment before a sleep, as long as that has been worth it lately.
+//! Busy-waiting for a moment before a sleep, as long as that has paid off lately.
 //!
-//! What is learnt, and how, is in `logic/awake.rs`. Several may learn at once: what is lost then is a
-//! lesson. The longest that is allowed is what the administrator says at that moment (`busy_poll_us`).
+//! `logic/awake.rs` tells what is learnt, and how. Several waiters may learn at once; then the
+//! lesson of one may be lost. The administrator sets the longest time, which may change at any time
+//! (`busy_poll_us`).
 
 use crate::{
     logic::awake,
@@ -28,22 +29,22 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// A waiter's lesson on how long to busy-wait before it sleeps.
 pub(crate) struct Awake {
-    /// In nanoseconds.
+    /// Time that the next wait stays awake, in nanoseconds.
     now: Atomic<u32>,
     waits: Atomic<u32>,
-    /// When it tries, as `logic/awake.rs` has it: that of another is another.
+    /// Seed of the tries to stay awake (`logic/awake.rs`). Different waiters have different seeds.
     seed: u32,
 }
 
-/// Returns the longest that is allowed, in nanoseconds.
+/// Returns the longest time allowed, in nanoseconds.
 fn most() -> u32 {
     busy_poll().as_nanos() as u32
 }
 
 impl Awake {
-    /// Begins with the longest that is allowed.
+    /// Creates a lesson that begins with the longest time allowed.
     pub(crate) fn new() -> Self {
         Self {
             now: Atomic::new(most()),
@@ -52,8 +53,9 @@ impl Awake {
         }
     }
 
-    /// Waits for `condition` to become true: awake as long as it seems worth it, and then as `sleep` does.
-    /// Process context, no locks.
+    /// Waits for `condition` to become true. Stays awake as long as that seems worth it, then calls
+    /// `sleep`.
+    /// Context: process, may sleep, no locks held.
     pub(crate) fn wait(
         &self,
         condition: impl Fn() -> bool,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock for calls that may sleep for long while they hold it.
+//! A lock for calls that may sleep for a long time while they hold it.
 //!
-//! A call that sends or receives keeps others of its direction out until it is done, so that the
-//! bytes of one call stay together. A mutex would do, but those who wait for it could not be
-//! interrupted, and a call that must not block could not tell why.
+//! A call that sends or receives excludes other calls of its direction until it is done, so that
+//! the bytes of one call stay together. With a mutex, waiting calls could not be interrupted, and a
+//! call that must not block could not tell why it fails.
 
 use crate::sys::wait::{
     new_wait_queue,
@@ -19,7 +19,7 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// A lock for calls that may sleep for a long time while they hold it.
 #[pin_data]
 pub(crate) struct CallLock {
     taken: Atomic<bool>,
@@ -27,7 +27,7 @@ pub(crate) struct CallLock {
     free: WaitQueue,
 }
 
-/// The lock is held until this is dropped.
+/// A guard that holds the lock until it is dropped.
 pub(crate) struct CallGuard<'a>(&'a CallLock);
 
 impl CallLock {
@@ -38,14 +38,15 @@ impl CallLock {
         })
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Option<CallGuard<'_>> {
-        // Not `then_some`: a guard that is made must not be dropped, for that unlocks, whoever has
-        // the lock.
+        // Not `then_some`, which would always make a guard: dropping the unused guard would release
+        // the lock that another call holds.
         (!self.taken.xchg(true, Full)).then(|| CallGuard(self))
     }
 
-    /// Waits for the lock. Interruptible.
+    /// Waits for the lock and takes it.
+    /// Context: may sleep, interruptible.
     pub(crate) fn lock(&self) -> Result<CallGuard<'_>> {
         match self.try_lock() {
             Some(guard) => Ok(guard),
@@ -53,7 +54,17 @@ impl CallLock {
         }
     }
 
-    /// As [`Self::lock`], for a call that may `block`; none where that would have to wait.
+    /// Waits for the lock and takes it, for a call that only a fatal signal may end.
+    /// Context: may sleep, killable.
+    pub(crate) fn lock_killable(&self) -> Result<CallGuard<'_>> {
+        match self.try_lock() {
+            Some(guard) => Ok(guard),
+            None => self.free.wait_killable(|| self.try_lock()),
+        }
+    }
+
+    /// Takes the lock as [`Self::lock`] does, for a call that may `block`. Other calls get `None`
+    /// if the lock is taken.
     pub(crate) fn lock_for(&self, block: bool) -> Result<Option<CallGuard<'_>>> {
         match block {
             true => self.lock().map(Some),
@@ -65,8 +76,8 @@ impl CallLock {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.taken.store(false, Release);
-        // Most often nobody: to look is cheaper than to wake. Who begins to wait after the look sees
-        // that the lock is free.
+        // Most often no call waits, and checking is cheaper than waking. A call that begins to wait
+        // after the check sees that the lock is free.
         if self.0.free.has_waiters() {
             self.0.free.wake_all();
         }
@@ -79,11 +90,11 @@ mod tests {
     use kernel::sync::Arc;
 
     #[test]
-    fn one_at_a_time_has_it() -> Result {
+    fn call_lock_has_one_holder_at_a_time() -> Result {
         let lock = Arc::pin_init(CallLock::new(), GFP_KERNEL)?;
         let first = lock.lock()?;
         assert!(lock.try_lock().is_none());
-        // A look at a lock that is taken does not free it.
+        // A failed attempt does not release the lock.
         assert!(lock.lock_for(false)?.is_none());
         drop(first);
         let second = lock.lock_for(true)?;

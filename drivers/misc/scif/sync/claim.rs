@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much there is of some things that are bounded, and the right to a part of it.
+//! Bounded amounts of several resources, and the right to a part of them.
 
 use kernel::{
     prelude::*,
@@ -13,16 +13,16 @@ use kernel::{
     },
 };
 
-/// How much of `N` things is claimed.
+/// The claimed amounts of `N` resources.
 pub(crate) struct Claimed<const N: usize>([Atomic<u64>; N]);
 
 impl<const N: usize> Claimed<N> {
-    /// Nothing.
+    /// Creates the amounts with nothing claimed.
     pub(crate) const fn new() -> Self {
         Self([const { Atomic::new(0) }; N])
     }
 
-    /// How much it is.
+    /// Returns the claimed amounts.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn amounts(&self) -> [u64; N] {
         self.0.each_ref().map(|claimed| claimed.load(Relaxed))
@@ -35,14 +35,15 @@ impl<const N: usize> AsRef<Self> for Claimed<N> {
     }
 }
 
-/// The right to so much; given back when dropped.
+/// The right to some amounts, which is given back when it is dropped.
 pub(crate) struct Claim<T: AsRef<Claimed<N>>, const N: usize> {
     all: Arc<T>,
     amounts: [u64; N],
 }
 
 impl<T: AsRef<Claimed<N>>, const N: usize> Claim<T, N> {
-    /// None if there would be more than its limit of anything that it has some of.
+    /// Claims `amounts`. `None` if a claimed amount would exceed its limit; an amount of 0 has
+    /// none.
     pub(crate) fn new(all: &Arc<T>, amounts: [u64; N], limits: [u64; N]) -> Option<Self> {
         let mut fits = true;
         let claimed = (**all).as_ref().0.iter();
@@ -50,7 +51,7 @@ impl<T: AsRef<Claimed<N>>, const N: usize> Claim<T, N> {
             let before = claimed.fetch_add(amount, Relaxed);
             fits &= amount == 0 || before.saturating_add(amount) <= limit;
         }
-        // Gives it back if it is refused.
+        // A refused claim is dropped below, which gives the amounts back.
         let this = Self {
             all: all.clone(),
             amounts,
@@ -73,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_counts_for_nothing() -> Result {
+    fn refused_claim_is_not_counted() -> Result {
         let all = Arc::new(Claimed::<2>::new(), GFP_KERNEL)?;
         let first = Claim::new(&all, [1, 10], [2, 15]);
         assert!(first.is_some());
         assert!(Claim::new(&all, [1, 6], [2, 15]).is_none());
         assert!(Claim::new(&all, [1, u64::MAX], [2, 15]).is_none());
         assert_eq!(all.amounts(), [1, 10]);
-        // The limit of what it has nothing of does not matter.
+        // The limit of a resource does not matter if none of it is claimed.
         let second = Claim::new(&all, [1, 0], [2, 5]);
         assert!(second.is_some());
         assert!(Claim::new(&all, [1, 0], [2, 15]).is_none());

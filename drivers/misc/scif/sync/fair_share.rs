@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one user may have of something of which there is so much for all users.
+//! Each user's share of a resource of which there is a fixed amount for all users.
 //!
-//! No memory cgroup keeps a user from taking all ids or ports, so each user may have `user_share` percent of them
-//! (`sys/tunables.rs`). It is the real user id that counts, as for RLIMIT_MEMLOCK. A process with CAP_SYS_RESOURCE has no
-//! limit, and what it takes counts for nobody; so do threads of the kernel.
+//! No memory cgroup keeps a user from taking all ids or ports. So each user may have `user_share`
+//! percent of them (`sys/tunables.rs`). The real user id counts, as for RLIMIT_MEMLOCK. Processes
+//! with CAP_SYS_RESOURCE and kernel threads have no limit, and what they take counts for no user.
 
 use crate::sys::{
     current::{
@@ -30,22 +30,23 @@ use kernel::{
 
 /// The shares of all users.
 pub(crate) struct FairShares {
-    /// How much each has.
+    /// The amount that each user has.
     users: Arc<SharedTable<User, Atomic<usize>>>,
     all: usize,
 }
 
-/// Some of the things, which are a user's until this is dropped. That may sleep.
+/// A part of the resource, which is the user's until it is dropped. Dropping it may sleep.
 pub(crate) struct FairShare {
-    /// None if there is no limit.
+    /// The user. `None` if there is no limit.
     user: Option<Share<User, Atomic<usize>>>,
-    /// How many the user may have.
+    /// Most units that the user may have.
     most: usize,
     count: Atomic<usize>,
 }
 
 impl FairShares {
-    /// Of so many things. May sleep.
+    /// Creates the shares of a resource of `all` units.
+    /// Context: may sleep.
     pub(crate) fn of(all: usize) -> Result<Self> {
         Ok(Self {
             users: SharedTable::new()?,
@@ -53,20 +54,22 @@ impl FairShares {
         })
     }
 
-    /// Takes one more for the user of the calling process; none if that is too much, which the caller has an error for.
-    /// May sleep.
+    /// Takes one more unit for the user of the calling process. `None` if that is too much; the
+    /// caller picks the error.
+    /// Context: may sleep.
     pub(crate) fn take(&self) -> Result<Option<FairShare>> {
         let share = self.of_caller()?;
         Ok(share.add(1).then_some(share))
     }
 
-    /// Begins with none, for the user of the calling process. May sleep.
+    /// Creates an empty share for the user of the calling process.
+    /// Context: may sleep.
     pub(crate) fn of_caller(&self) -> Result<FairShare> {
         let user = (!has_no_share()).then(User::current);
         self.of_user(user, tunables::user_share())
     }
 
-    /// As [`Self::of_caller`], for a user who may have so many percent; nobody's has no limit.
+    /// Creates an empty share for a user that may have `percent`. Without a user there is no limit.
     pub(crate) fn of_user(&self, user: Option<User>, percent: usize) -> Result<FairShare> {
         let joined = user.map(|user| self.users.join_or_make(user, || Ok(Atomic::new(0))));
         Ok(FairShare {
@@ -78,8 +81,9 @@ impl FairShares {
 }
 
 impl FairShare {
-    /// Takes so many more for the same user. Returns false, and takes none, if that is too much: what is the user's first is
-    /// not. Any context.
+    /// Takes `count` more units for the same user. Returns false, and takes none, if that is too
+    /// much. A user's first units are never too much.
+    /// Context: any.
     pub(crate) fn add(&self, count: usize) -> bool {
         let Some(user) = &self.user else { return true };
         let before = user.fetch_add(count, Relaxed);
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_user_takes_is_not_all() -> Result {
+    fn greedy_user_leaves_a_share_to_other_users() -> Result {
         let shares = FairShares::of(10)?;
         let [greedy, other] = [1, 2].map(User::numbered);
         let take = |user, count| -> Result<Option<FairShare>> {
@@ -118,7 +122,8 @@ mod tests {
         }
         assert_eq!(taken.len(), 5);
         assert!(take(other, 1)?.is_some());
-        // What was refused counts for nothing, and what is given back can be had again.
+        // A refused amount counts for nothing, and an amount that was given back is available
+        // again.
         drop(taken.pop());
         assert!(take(greedy, 2)?.is_none());
         let last = take(greedy, 1)?.ok_or(EINVAL)?;
@@ -131,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_may_have_one() -> Result {
+    fn first_units_of_a_user_are_never_refused() -> Result {
         let shares = FairShares::of(10)?;
         let share = || shares.of_user(Some(User::numbered(1)), 0);
         let (first, second) = (share()?, share()?);

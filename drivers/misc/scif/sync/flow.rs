@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much has gone one way, for people and tools.
+//! Counters of the data moved in one direction, for people and tools.
 
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
-/// What has gone one way, ever: counted without a lock, by whoever moves something.
+/// The data moved in one direction so far. Each mover counts without a lock.
 pub(crate) struct Flow {
     bytes: Atomic<u64>,
     times: Atomic<u64>,
 }
 
-/// A look at a [`Flow`]. The two numbers may be of different moments.
+/// A snapshot of a [`Flow`]. The two numbers may be of different moments.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Moved {
     pub(crate) bytes: u64,
-    /// How often something was moved.
+    /// Number of moves.
     pub(crate) times: u64,
 }
 
@@ -29,13 +29,15 @@ impl Flow {
         }
     }
 
-    /// So many bytes more have gone, at once. Any context.
+    /// Counts one more move, of `bytes` bytes.
+    /// Context: any.
     pub(crate) fn add(&self, bytes: u64) {
         self.bytes.add(bytes, Relaxed);
         self.times.add(1_u64, Relaxed);
     }
 
-    /// Any context.
+    /// Returns a snapshot.
+    /// Context: any.
     pub(crate) fn moved(&self) -> Moved {
         Moved {
             bytes: self.bytes.load(Relaxed),

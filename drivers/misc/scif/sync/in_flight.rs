@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The in-flight count of something that can go away, and the one who waits for it.
+//! An in-flight count of uses, and a wait for the last of them.
 //!
-//! [`InFlight`] joins the lock-free [`Gate`] with a wait queue: whoever takes the thing down closes
-//! it, sleeps until the last use has ended, and then knows that nobody is inside or can get in.
+//! [`InFlight`] joins the lock-free [`Gate`] with a wait queue. The owner of a resource closes the
+//! gate and sleeps until the last use has ended. Then no user is inside, and none can get in.
 //! Entering and leaving work in any context, hard interrupts included.
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Counts uses; see the head of this file.
+/// An in-flight count of the uses of a resource.
 #[pin_data]
 pub(crate) struct InFlight {
     gate: Gate,
@@ -27,11 +27,11 @@ pub(crate) struct InFlight {
     idle: WaitQueue,
 }
 
-/// One use; ends when dropped.
+/// One use, which ends when it is dropped.
 pub(crate) struct InFlightGuard<'a>(&'a InFlight);
 
 impl InFlight {
-    /// Open, with nobody inside.
+    /// Creates an open gate without users.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             gate: Gate::new(),
@@ -39,20 +39,22 @@ impl InFlight {
         })
     }
 
-    /// Goes in, unless it is closed. Any context.
+    /// Begins a use, unless the gate is closed.
+    /// Context: any.
     pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
-        // Not `then_some`: a guard that is made must not be dropped, for that is a leaving, and one
-        // who is inside would not be counted any more.
+        // Not `then_some`, which would always make a guard: dropping the unused guard would end a
+        // use that another user has begun.
         self.gate.enter().then(|| InFlightGuard(self))
     }
 
-    /// Goes in for longer than a borrow lasts: every `true` needs one [`Self::leave`].
+    /// Begins a use for longer than a borrow lasts. Every `true` needs one [`Self::leave`].
     #[must_use]
     pub(crate) fn enter_unscoped(&self) -> bool {
         self.gate.enter()
     }
 
-    /// Ends an [`Self::enter_unscoped`]. Returns `true` to the last one out of a closed gate.
+    /// Ends a use begun by [`Self::enter_unscoped`]. Returns `true` to the last user of a closed
+    /// gate.
     pub(crate) fn leave(&self) -> bool {
         let last = self.gate.leave();
         if last {
@@ -61,34 +63,38 @@ impl InFlight {
         last
     }
 
-    /// Lets nobody in any more. Any context. Returns whether it was open.
+    /// Closes the gate, so that no use begins any more. Returns whether the gate was open.
+    /// Context: any.
     pub(crate) fn close(&self) -> bool {
         self.gate.close()
     }
 
-    /// How many are inside now. Any context.
+    /// Returns the number of uses.
+    /// Context: any.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn count(&self) -> u64 {
         self.gate.count()
     }
 
-    /// Whether it was closed.
+    /// Returns whether the gate is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.gate.is_closed()
     }
 
-    /// Whether it is closed and everybody has left.
+    /// Returns whether the gate is closed and all uses have ended.
     pub(crate) fn is_drained(&self) -> bool {
         self.gate.is_closed() && self.gate.is_idle()
     }
 
-    /// Closes it and sleeps until everybody has left, or as long as `patience` lasts. Returns whether everybody has.
+    /// Closes the gate and sleeps until all uses have ended, or `patience` is exhausted. Returns
+    /// whether all have ended.
     pub(crate) fn close_and_wait(&self, patience: &Patience) -> bool {
         self.gate.close();
         patience.wait(&self.idle, || self.gate.is_idle())
     }
 
-    /// Closes it and sleeps until everybody has left. What is done inside must be bounded, or have been ended.
+    /// Closes the gate and sleeps until all uses have ended. Each use must be bounded in time, or
+    /// have been told to end.
     pub(crate) fn close_and_drain(&self) -> Drained {
         self.gate.close();
         self.idle.wait_uninterruptible(|| self.gate.drained())
@@ -108,7 +114,7 @@ mod tests {
     use kernel::sync::Arc;
 
     #[test]
-    fn whoever_is_inside_is_waited_for() -> Result {
+    fn close_and_drain_waits_for_users_inside() -> Result {
         let uses = Arc::pin_init(InFlight::new(), GFP_KERNEL)?;
         let inside = uses.enter();
         assert!(inside.is_some());
@@ -120,7 +126,7 @@ mod tests {
         assert!(uses.enter().is_none() && !uses.enter_unscoped());
         drop(inside);
         assert!(!uses.is_drained());
-        // The last one out.
+        // The last user leaves.
         assert!(uses.leave());
         assert!(uses.is_drained());
         uses.close_and_drain();
@@ -128,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_last_while_it_is_open() -> Result {
+    fn leave_before_close_is_never_the_last() -> Result {
         let uses = Arc::pin_init(InFlight::new(), GFP_KERNEL)?;
         assert!(uses.enter_unscoped());
         assert!(!uses.leave());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of things that there are, off which each goes when it ends.
+//! Lists of existing objects, from which each is removed when it ends.
 //!
-//! A list keeps its things alive, in the order in which they came: it is a table of them by numbers that are given out
-//! once.
+//! A list keeps its objects alive, in the order in which they were added. It is a table of them by
+//! numbers that are given out once.
 
 use crate::sys::shared_table::{
     Share,
@@ -20,17 +20,18 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// A list of existing objects.
 pub(crate) type List<T> = SharedTable<usize, T>;
 
-/// Keeps a thing in its list until this is dropped.
+/// A guard that keeps an object in its list until it is dropped.
 pub(crate) type Listed<T> = Share<usize, T>;
 
-/// The next number of a thing, in whatever list.
+/// Number of the next object, for all lists together.
 static NUMBERS: Atomic<usize> = Atomic::new(0);
 
 impl<T: ?Sized> List<T> {
-    /// Puts a thing into the list. May sleep.
+    /// Adds an object to the list.
+    /// Context: may sleep.
     pub(crate) fn add(self: &Arc<Self>, thing: &Arc<T>) -> Result<Listed<T>> {
         self.join_or_add(NUMBERS.fetch_add(1, Relaxed), thing.clone())
     }
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_are_seen_in_order_until_they_go() -> Result {
+    fn items_are_iterated_in_order_until_dropped() -> Result {
         let list = List::<u32>::new()?;
         let add = |number| list.add(&Arc::new(number, GFP_KERNEL)?);
         let (first, second) = (add(1)?, add(2)?);
@@ -49,7 +50,7 @@ mod tests {
         assert!(list.find(|thing| *thing == 2).is_some());
         let mut walk = list.iter();
         assert!(walk.next().is_some_and(|thing| *thing == 1));
-        // What goes and comes meanwhile.
+        // One object goes and one comes during the walk.
         drop(second);
         let third = add(3)?;
         assert!(walk.next().is_some_and(|thing| *thing == 3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of something that ends once: nothing yet, success, or the first error of several.
+//! The outcome of an action that ends once: nothing yet, success, or the first error of several.
 
 use kernel::{
     prelude::*,
@@ -12,15 +12,15 @@ use kernel::{
     },
 };
 
-/// See the head of this file. All functions: any context.
+/// The outcome of an action that ends once. All functions may be called in any context.
 pub(crate) struct Outcome {
-    /// An errno (negative), or 0.
+    /// The first error, as a negative errno, or 0.
     first_error: Atomic<i32>,
     has_ended: Atomic<bool>,
 }
 
 impl Outcome {
-    /// Of something that runs, and has not failed.
+    /// Creates the outcome of an action that runs, and has not failed.
     pub(crate) const fn new() -> Self {
         Self {
             first_error: Atomic::new(0),
@@ -28,12 +28,12 @@ impl Outcome {
         }
     }
 
-    /// It fails, maybe once more: the first error is the one that is reported.
+    /// Notes an error of the action. Only the first one is reported.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.first_error.cmpxchg(0, error.to_errno(), Relaxed);
     }
 
-    /// How it goes so far, which does not say that it has ended.
+    /// Returns the first error so far. `Ok` does not mean that the action has ended.
     pub(crate) fn so_far(&self) -> Result {
         match self.first_error.load(Relaxed) {
             0 => Ok(()),
@@ -41,13 +41,13 @@ impl Outcome {
         }
     }
 
-    /// It has ended: nobody says any more that it fails. What was written before is seen by whoever sees the
-    /// end.
+    /// Marks the action as ended. No error may be noted afterwards. A reader that sees the end also
+    /// sees all that was written before.
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Release);
     }
 
-    /// As [`Self::end`], of what has not failed before.
+    /// Marks an action that has not failed before as ended, with `result`.
     pub(crate) fn end_with(&self, result: Result) {
         if let Err(error) = result {
             self.fail(error);
@@ -55,7 +55,7 @@ impl Outcome {
         self.end();
     }
 
-    /// None while it runs.
+    /// Returns the result, or `None` while the action runs.
     pub(crate) fn result(&self) -> Option<Result> {
         self.has_ended.load(Acquire).then(|| self.so_far())
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_error_is_the_result() {
+    fn first_of_several_errors_is_the_result() {
         let outcome = Outcome::new();
         assert!(outcome.result().is_none() && outcome.so_far().is_ok());
         outcome.fail(EIO);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_error_it_succeeds() {
+    fn outcome_without_error_is_success() {
         let outcome = Outcome::new();
         outcome.end();
         assert!(outcome.result() == Some(Ok(())));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a caller that closes something waits for a peer.
+//! Time that a caller that closes something waits for a peer.
 //!
-//! A process that goes on waits until it is killed. From then on it has [`LIMIT`], for all that it still has to wait for:
-//! whoever waits for the end of a process wants its memory back then, but not for any time that a peer might like. A task
-//! that has begun to exit has as much, for all of its descriptors together.
+//! A process that goes on waits until it is killed. From then on it waits for [`LIMIT`] in all,
+//! whatever it still has to wait for. Users want the memory of a killed process back, however long
+//! a peer would take. A task that has begun to exit has the same time, for all of its descriptors
+//! together.
 //!
-//! Descriptors can outlive all processes: in a socket, for example. Then whoever drops them, a worker of the kernel or
-//! a task that has nothing to do with them, does not wait at all: others would wait behind it, and nobody waits for that
-//! memory.
+//! Descriptors can outlive all processes, for example in a socket. Then a kernel worker or an
+//! unrelated task drops them, and does not wait at all. Other tasks would wait behind it, and no
+//! task waits for the memory.
 
 use crate::sys::{
     current::can_be_killed,
@@ -24,32 +25,34 @@ use kernel::{
     },
 };
 
-/// How long a task that no signal can end (any more) waits.
+/// Time that a task waits that no signal can end (any more).
 pub(crate) const LIMIT: Delta = Delta::from_secs(2);
 
-/// How long a process that goes on waits for what a peer may never do.
+/// Time that a process that goes on waits for an answer that a peer may never give.
 const ANSWER_LIMIT: Delta = Delta::from_secs(120);
 
-/// Longer than anybody waits.
+/// A time that is longer than any wait.
 const FOREVER: Delta = Delta::from_millis(i32::MAX as i64);
 
-/// How long a caller waits for a peer.
+/// The time that a caller waits for a peer.
 pub(crate) enum Patience {
-    /// As long as it takes: the memory that the peer may use is only lent.
+    /// No limit, as the peer may be using memory that is only lent.
     Endless,
-    /// Until the caller is killed, and [`LIMIT`] from then on, which is known once it has come to that.
+    /// Until the caller is killed, and [`LIMIT`] from then on. Holds the time of the kill once it
+    /// is known.
     Process(Cell<Option<Instant<Monotonic>>>),
-    /// Not at all.
+    /// No time.
     Spent,
 }
 
 impl Patience {
-    /// That of a process, which may have begun to exit before this.
+    /// Returns the patience of a process, which may have begun to exit before this.
     pub(crate) fn of_process(exits_since: Option<Instant<Monotonic>>) -> Self {
         Self::Process(Cell::new(exits_since.filter(|_| !can_be_killed())))
     }
 
-    /// That of a task that drops the last reference to a descriptor, which a task that exits may have closed before this.
+    /// Returns the patience of a task that drops the last reference to a descriptor. A task that
+    /// exits may have closed the descriptor before.
     pub(crate) fn of_release(exits_since: Option<Instant<Monotonic>>) -> Self {
         if exits_since.is_none() && !can_be_killed() {
             return Self::Spent;
@@ -57,12 +60,13 @@ impl Patience {
         Self::of_process(exits_since)
     }
 
-    /// Waits until `done`, which has a limit of its own for those who go on. Returns false if that was too long.
+    /// Waits until `done`, which must have a time limit of its own for processes that go on.
+    /// Returns false if the patience is exhausted.
     pub(crate) fn wait(&self, waiters: &WaitQueue, done: impl Fn() -> bool) -> bool {
         self.wait_within(FOREVER, waiters, done)
     }
 
-    /// As [`Self::wait`], for what has no other limit than [`ANSWER_LIMIT`].
+    /// Waits as [`Self::wait`] does, for an event without another time limit than [`ANSWER_LIMIT`].
     pub(crate) fn wait_for_answer(&self, waiters: &WaitQueue, done: impl Fn() -> bool) -> bool {
         self.wait_within(ANSWER_LIMIT, waiters, done)
     }
@@ -95,16 +99,16 @@ mod tests {
     use kernel::sync::Arc;
 
     #[test]
-    fn a_task_that_exits_waits_for_all_its_descriptors_together() -> Result {
+    fn exiting_task_has_one_time_limit_for_all_descriptors() -> Result {
         let waiters = Arc::pin_init(new_wait_queue!("scif_test"), GFP_KERNEL)?;
         // The tests run in a kernel thread, which no signal ends.
         let before = Instant::<Monotonic>::now() - LIMIT;
         let started = Instant::<Monotonic>::now();
         let process = Patience::of_process(Some(before));
         let released = Patience::of_release(Some(before));
-        // No task that exits has closed this one.
-        let nobodys = Patience::of_release(None);
-        for patience in [process, released, nobodys] {
+        // No exiting task has closed this descriptor.
+        let unclosed = Patience::of_release(None);
+        for patience in [process, released, unclosed] {
             for _ in 0..100 {
                 assert!(!patience.wait(&waiters, || false));
                 assert!(patience.wait(&waiters, || true));
@@ -115,7 +119,7 @@ mod tests {
         let patience = Patience::of_process(None);
         assert!(!patience.wait(&waiters, || false));
         assert!(started.elapsed() >= LIMIT);
-        // That was all.
+        // The time is used up.
         let started = Instant::<Monotonic>::now();
         assert!(!patience.wait(&waiters, || false));
         assert!(started.elapsed() < LIMIT);

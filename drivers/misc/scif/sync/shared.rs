@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Things that several have together and that stay when they have been made.
+//! Values that several users share, and that stay once they are made.
 
 use crate::sys::current;
 use kernel::{
@@ -8,9 +8,11 @@ use kernel::{
     sync::SetOnce, //
 };
 
-/// What is there, which is made if it is not. May sleep.
+/// Returns the value, and makes it if there is none.
 ///
-/// Two that come at the same time may both make it: then that of one is dropped, and both have the other.
+/// Two callers at the same time may both make it. Then one of the values is dropped, and both
+/// callers get the other.
+/// Context: may sleep.
 pub(crate) fn get_or_make<T>(once: &SetOnce<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     if once.as_ref().is_none() {
         once.populate(make()?);
@@ -18,7 +20,7 @@ pub(crate) fn get_or_make<T>(once: &SetOnce<T>, make: impl FnOnce() -> Result<T>
     loop {
         match once.as_ref() {
             Some(thing) => return Ok(thing),
-            // Another thread is just putting it there.
+            // Another thread is about to store its value.
             None => current::reschedule(),
         }
     }
@@ -29,11 +31,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_first_stays() -> Result {
+    fn get_or_make_keeps_the_first_value() -> Result {
         let once = SetOnce::new();
         assert_eq!(get_or_make(&once, || Err(ENOMEM)), Err(ENOMEM));
         let made = get_or_make(&once, || {
-            // Another one is faster.
+            // Another caller is faster.
             assert!(once.populate(1));
             Ok(2)
         });

@@ -2,15 +2,17 @@
 
 //! The work queues, by what their items may wait for.
 //!
-//! Those of the module:
+//! The queues of the module:
 //!
-//! - `link`: transports come up, go down, and tear down what was there. Its items wait for those of all others.
+//! - `link`: transports come up, go down, and tear down sessions. Its items wait for the items of
+//!   all other queues.
 //! - `control`: messages of the peers, mostly on the CPU that their doorbell has interrupted.
-//! - `watch`: watches of address spaces end, which a process can draw out. No other item and no caller waits for it.
-//! - `work`: all else. Its items, and those of `control`, wait for no peer and for no item of any queue, so all others may
-//!   wait for them.
+//! - `watch`: watches of address spaces end, which a process can delay. No other item and no caller
+//!   waits for them.
+//! - `work`: everything else. Its items, and the items of `control`, wait for no peer and for no
+//!   item of any queue, so all others may wait for them.
 //!
-//! What may wait for a peer has queues of that peer, each a [`PeerQueue`].
+//! Items that may wait for a peer have queues of that peer, each a [`PeerQueue`].
 //!
 //! A caller that closes something waits for its own counts and never for a queue.
 
@@ -34,7 +36,8 @@ pub(crate) struct WorkQueues {
 }
 
 impl WorkQueues {
-    /// All of them, empty. May sleep.
+    /// Creates all queues, empty.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
@@ -47,8 +50,9 @@ impl WorkQueues {
         )?)
     }
 
-    /// Waits until everything has run that is queued now, and what that queues. May sleep; whatever queues from
-    /// elsewhere has been stopped.
+    /// Waits until all queued items have run, and the items that they queue. All other code that
+    /// queues items has been stopped.
+    /// Context: may sleep.
     pub(crate) fn flush_all(&self) {
         self.link.flush();
         self.control.flush();
@@ -59,10 +63,10 @@ impl WorkQueues {
     }
 }
 
-/// A queue of what may wait for one peer: it delays nobody but those who wait for that peer, too.
+/// A queue of items that may wait for one peer. It delays only users that wait for that peer, too.
 ///
-/// An item must not end the queue that it runs in, but may drop the last reference to whoever has that. So the queue
-/// ends before, with the peer.
+/// An item must not end the queue that it runs in, but may drop the last reference to the queue's
+/// owner. So the queue is ended before that, with the peer.
 #[pin_data]
 pub(crate) struct PeerQueue {
     #[pin]
@@ -76,37 +80,40 @@ impl PeerQueue {
         })
     }
 
-    /// Enqueues an item, unless the queue has ended. May sleep, does not wait for the peer.
+    /// Enqueues an item, unless the queue has ended.
+    /// Context: may sleep, does not wait for the peer.
     pub(crate) fn enqueue<W, const ID: u64>(&self, item: W)
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
         if let Some(queue) = self.queue.lock().as_ref() {
-            // An error says that it is about to run anyway.
+            // An error means that the item is about to run anyway.
             let _ = queue.enqueue::<_, ID>(item);
         }
     }
 
-    /// Runs a function once, as an item of its own. ENODEV once the queue has ended. May sleep, does not wait for the
-    /// peer.
+    /// Runs a function once, as an item of its own. ENODEV once the queue has ended.
+    /// Context: may sleep, does not wait for the peer.
     pub(crate) fn spawn(&self, function: impl FnOnce() + Send + 'static) -> Result {
         self.queue.lock().as_ref().ok_or(ENODEV)?.spawn(function)
     }
 
-    /// Ends the queue, once nobody is inside the peer any more: waits for its items, which find that. May sleep.
+    /// Ends the queue and waits for its items. No caller is inside the peer any more, which the
+    /// items find out.
+    /// Context: may sleep.
     pub(crate) fn end(&self) {
         let queue = self.queue.lock().take();
         drop(queue);
     }
 }
 
-#[kunit_tests(scif_sync_peer_queue)]
+#[kunit_tests(scif_sync_work_queues)]
 mod tests {
     use super::*;
     use crate::sync::in_flight::InFlight;
 
     #[test]
-    fn what_waits_for_one_peer_delays_no_other() -> Result {
+    fn work_waiting_for_one_peer_does_not_delay_another_peer() -> Result {
         let queue = || -> Result<Arc<PeerQueue>> {
             let queue = Queue::ordered(c"scif_test")?;
             Arc::pin_init(PeerQueue::new(queue), GFP_KERNEL)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files without a name in any folder, and descriptors of them that a process gets.
+//! Anonymous files, which have no name in any directory, and their descriptors in a process.
 //!
-//! What is behind a file is an [`Arc`], which is dropped when the last descriptor of the file is gone. The
-//! file keeps the module loaded. There are two kinds:
+//! The object behind a file is an [`Arc`], which is dropped when the last descriptor of the file is
+//! closed. The file keeps the module loaded. There are two kinds:
 //!
-//! - [`descriptor`]: a file that can be read, polled and mapped, for what a process watches;
-//! - [`object_descriptor`]: one that stands for an object of the module's, and does nothing by itself. It can
-//!   be passed to other processes, and is inherited by `fork`; [`object_behind`] finds the object.
+//! - [`descriptor`]: a file that can be read, polled and mapped, for objects that a process
+//!   watches;
+//! - [`object_descriptor`]: a file that stands for an object of this module, and has no operations.
+//!   It can be passed to other processes, and is inherited by `fork`. [`object_behind`] finds the
+//!   object.
 //!
 //! C header: [`include/linux/anon_inodes.h`](srctree/include/linux/anon_inodes.h)
 
@@ -43,14 +45,15 @@ use super::{
 };
 use crate::LocalModule;
 
-/// A file with these operations. `name` is what `/proc/PID` shows. May sleep.
+/// Creates a file with these operations. `/proc/PID` shows `name`.
 ///
-/// It is opened for writing as well, since otherwise no mapping of it counts as shared.
+/// The file is also opened for writing, since otherwise no mapping of it counts as shared.
+/// Context: may sleep.
 ///
 /// # Safety
 ///
-/// The operations take the private data of a file for a pointer from [`Arc::into_raw`], and release it as
-/// [`release`] does.
+/// The operations expect the private data of a file to be a pointer from [`Arc::into_raw`], and
+/// release it as [`release`] does.
 pub(super) unsafe fn anonymous_file<T: Send + Sync>(
     name: &'static CStr,
     operations: &'static bindings::file_operations,
@@ -68,15 +71,16 @@ pub(super) unsafe fn anonymous_file<T: Send + Sync>(
         )
     });
     let file = file.inspect_err(|_| {
-        // SAFETY: It is from `into_raw`, and there is no file that would own it.
+        // SAFETY: The pointer is from `into_raw`, and no file owns it.
         drop(unsafe { Arc::from_raw(data) });
     })?;
     let file = ptr::NonNull::new(file).ok_or(ENOMEM)?;
-    // SAFETY: It has just been made, and the reference is ours; nobody reads or writes it at a position.
+    // SAFETY: The file has just been created, and this owns the reference. No thread reads or
+    // writes the file at a position.
     Ok(unsafe { ARef::from_raw(file.cast()) })
 }
 
-/// Drops what is behind a file.
+/// Drops the object behind a file.
 ///
 /// # Safety
 ///
@@ -85,43 +89,50 @@ pub(super) unsafe extern "C" fn release<T>(
     _inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
-    // SAFETY: `anonymous_file` has put it there, and nothing else uses it any more.
+    // SAFETY: `anonymous_file` has put the pointer there, and nothing else uses it any more.
     drop(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
     0
 }
 
-/// Gives the calling process a descriptor of a file, once `tell` has told it the number: on an error it was never
-/// there. It does not outlive an `exec`. EMFILE if the process has too many. May sleep.
-fn hand_out(file: ARef<File>, tell: impl FnOnce(&i32) -> Result) -> Result {
+/// Gives the calling process a descriptor of a file, after `write_number` has told the process the
+/// number. If `write_number` fails, the descriptor never existed. An `exec` closes it.
+///
+/// Returns EMFILE if the process has too many descriptors.
+/// Context: may sleep.
+fn hand_out(file: ARef<File>, write_number: impl FnOnce(&i32) -> Result) -> Result {
     let reserved = FileDescriptorReservation::get_unused_fd_flags(flags::O_CLOEXEC)?;
-    tell(&(reserved.reserved_fd() as i32))?;
+    write_number(&(reserved.reserved_fd() as i32))?;
     reserved.fd_install(file);
     Ok(())
 }
 
 // ----- files that are watched ----------------------------------------------------------------------
 
-/// Gives the calling process a descriptor of a file of this, whose number `tell` tells it. `name` is what
-/// `/proc/PID/fd` shows. EMFILE if the process has too many. May sleep.
+/// Gives the calling process a descriptor of a file with these operations. `write_number` tells the
+/// process the number. `/proc/PID/fd` shows `name`.
+///
+/// Returns EMFILE if the process has too many descriptors.
+/// Context: may sleep.
 pub(crate) fn descriptor<T: FileOperations>(
     name: &'static CStr,
     operations: Arc<T>,
-    tell: impl FnOnce(&i32) -> Result,
+    write_number: impl FnOnce(&i32) -> Result,
 ) -> Result {
     // SAFETY: The operations are for files with an `Arc<T>`.
     let file = unsafe { anonymous_file(name, &Files::<T>::OPERATIONS, operations) };
-    hand_out(file?, tell)
+    hand_out(file?, write_number)
 }
 
 // ----- files that stand for objects ----------------------------------------------------------------
 
-/// What is behind each of them: an [`Arc`] of the object, whatever that is.
+/// The private data of an object's file: an [`Arc`] of the object, of any type.
 type Object = KBox<dyn Any + Send + Sync>;
 
-/// By their address the files of this module are known, so there is one of them.
+/// The operations of object files. Their address identifies these files, so there is only one
+/// instance.
 struct Operations(bindings::file_operations);
 
-// SAFETY: They do not change.
+// SAFETY: The operations never change.
 unsafe impl Sync for Operations {}
 
 static OPERATIONS: Operations = Operations(bindings::file_operations {
@@ -130,30 +141,36 @@ static OPERATIONS: Operations = Operations(bindings::file_operations {
     ..pin_init::zeroed()
 });
 
-/// Gives the calling process a descriptor of an object, as [`descriptor`]. May sleep.
+/// Gives the calling process a descriptor of an object, as [`descriptor`] does.
+/// Context: may sleep.
 pub(crate) fn object_descriptor<T: Send + Sync + 'static>(
     name: &'static CStr,
     object: Arc<T>,
-    tell: impl FnOnce(&i32) -> Result,
+    write_number: impl FnOnce(&i32) -> Result,
 ) -> Result {
     let object: Object = KBox::new(object, GFP_KERNEL_ACCOUNT)?;
     let object = Arc::new(object, GFP_KERNEL_ACCOUNT)?;
     // SAFETY: The operations are for files with an `Arc<Object>`.
     let file = unsafe { anonymous_file(name, &OPERATIONS.0, object) }?;
-    hand_out(file, tell)
+    hand_out(file, write_number)
 }
 
-/// The object behind a descriptor of the calling process. EBADF if that is none, EINVAL if there is
-/// something else behind it.
+/// Returns the object behind a descriptor of the calling process.
+///
+/// # Errors
+///
+/// - `EBADF`: there is no such descriptor.
+/// - `EINVAL`: the descriptor does not stand for an object of type `T`.
 pub(crate) fn object_behind<T: Send + Sync + 'static>(descriptor: i32) -> Result<Arc<T>> {
     let number = u32::try_from(descriptor).map_err(|_| EBADF)?;
     let file = LocalFile::fget(number).map_err(|_| EBADF)?;
-    // SAFETY: The file is valid, and so are its operations, which do not change.
+    // SAFETY: The file is valid, and so are its operations, which never change.
     let operations = unsafe { (*file.as_ptr()).f_op };
     if !ptr::eq(operations, &OPERATIONS.0) {
         return Err(EINVAL);
     }
-    // SAFETY: Its operations say that `object_descriptor` has made it, and it lives as long as `file`.
+    // SAFETY: The operations show that `object_descriptor` has created the file. The object lives
+    // as long as `file`.
     let object = unsafe { &*(*file.as_ptr()).private_data.cast::<Object>() };
     object.downcast_ref::<Arc<T>>().cloned().ok_or(EINVAL)
 }

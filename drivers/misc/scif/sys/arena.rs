@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A range of I/O addresses of a device, into which memory is linked piece by piece.
+//! An I/O address range of a device, into which memory is linked piece by piece.
 //!
-//! A bridge translates its memory window to such a range once, and from then on the peer reaches what is
-//! linked there at the moment, with the protection with which it is, and nothing else: the IOMMU says no.
-//! A piece is contiguous there, however many runs of memory it is made of.
+//! A bridge translates its memory window to such a range once. From then on the peer reaches
+//! whatever is linked into the range at the moment, with the protection of that link. It reaches
+//! nothing else, because the IOMMU refuses. A piece is contiguous in the range, even if it consists
+//! of many runs of memory.
 //!
-//! # Where a piece lies
+//! # Place of a piece
 //!
-//! Places are pages of the range (`places.rs`). Memory that has huge pages gets a place where the IOMMU can use huge pages
-//! as well, if there is one.
+//! Places are pages of the range (`places.rs`). If possible, memory with huge pages gets a place
+//! where the IOMMU can use huge pages as well.
 //!
-//! # What is promised
+//! # Guarantee
 //!
-//! Once [`Linked::unlink`] has returned, or a [`Linked`] was dropped, the device reaches its memory no
-//! more: the IOTLB was flushed.
+//! Once [`Linked::unlink`] has returned, or a [`Linked`] was dropped, the device no longer reaches
+//! the memory: the IOTLB was flushed.
 //!
-//! # Its end
+//! # End of the range
 //!
-//! The addresses go back to the device before its driver is unbound ([`Arena::close`]), although somebody may
-//! still have a piece: the ring of a connection lives as long as a descriptor of it. By then nothing
-//! is linked any more; a piece that should be stays so: its addresses and its memory are lost.
+//! The addresses go back to the device before its driver is unbound ([`Arena::close`]). Pieces may
+//! still exist then: the ring of a connection lives as long as a descriptor of it. By then no piece
+//! should be linked any more. A piece that is still linked stays so: its addresses and its memory
+//! are lost.
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
@@ -56,36 +58,36 @@ use super::{
 
 use crate::logic::window_set::Shape;
 
-/// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
+/// Size of an IOMMU's huge page, on all architectures that this kernel runs on with pages of 4 KiB.
 const HUGE: usize = 2 << 20;
 
-/// What a device may do with pages.
+/// The access that a device has to pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     Read,
-    /// Reading, too, where the IOMMU can't tell.
+    /// Includes reading where the IOMMU can't separate the two.
     Write,
     Both,
 }
 
-/// See the head of this file. Close it before the driver of the device is unbound from it.
+/// An I/O address range of a device. Close it before the device's driver is unbound.
 #[pin_data]
 pub(crate) struct Arena {
-    /// Gone once the driver of the device may go.
+    /// Revoked before the driver of the device is unbound.
     #[pin]
     range: Revocable<IoRange>,
-    /// Pages of the range.
+    /// Allocator of the pages of the range.
     pub(crate) places: Arc<Places>,
 }
 
-/// Memory that lies in an [`Arena`], until this is dropped.
+/// Memory that is linked into an [`Arena`] until this is dropped.
 ///
-/// The memory has to stay as long.
+/// The memory has to exist as long.
 ///
 /// # Invariants
 ///
-/// The first `linked` bytes of the place are linked, in this direction and with these attributes, while `is_linked`,
-/// and are counted as a piece by the range.
+/// While `is_linked`, the first `linked` bytes of the place are linked, in this direction and with
+/// these attributes. The range counts them as a piece.
 pub(crate) struct Linked {
     arena: Arc<Arena>,
     place: Place,
@@ -93,13 +95,19 @@ pub(crate) struct Linked {
     direction: DataDirection,
     attributes: c_ulong,
     is_linked: Atomic<bool>,
-    /// Kept until they are unlinked, where they are what is linked.
+    /// Keeps the linked pages until they are unlinked; `None` if they belong to the caller.
     pages: Option<Arc<Pages>>,
 }
 
 impl Arena {
-    /// A range of this shape, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for
-    /// the device, or if it has no such range. May sleep.
+    /// Reserves a range of this shape, aligned to the next power of two.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the shape is empty or too long.
+    /// - `EOPNOTSUPP`: no IOMMU translates for the device, or it has no such range.
+    ///
+    /// Context: may sleep.
     pub(crate) fn new(device: &ARef<Device>, shape: Shape) -> Result<Arc<Self>> {
         let size = page_align(usize::try_from(shape.len)?);
         let size = size.filter(|size| *size != 0).ok_or(EINVAL)?;
@@ -118,22 +126,31 @@ impl Arena {
         )
     }
 
-    /// Gives the addresses back to the device, whose driver may go then: nothing is linked from now on,
-    /// and what is a piece of it is none any more. May sleep.
+    /// Gives the addresses back to the device, so that its driver can be unbound. Nothing can be
+    /// linked afterwards, and existing pieces lose their addresses.
+    /// Context: may sleep.
     pub(crate) fn close(&self) {
         self.range.revoke();
     }
 
-    /// Links memory, runs of physical addresses and lengths with `len` bytes in all, all of them whole
-    /// pages. The caller keeps the memory until what is returned is gone.
+    /// Links memory, given as runs of physical address and length. All runs consist of whole pages
+    /// and have `len` bytes in all.
     ///
-    /// `ENOSPC` if there is no room, of which the log is told; `ENODEV` if it was closed; `EOPNOTSUPP` if the device is not coherent
-    /// with the CPU's caches. May sleep.
+    /// The caller keeps the memory until the returned value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the runs have more than `len` bytes.
+    /// - `ENOSPC`: there is no room. The first time, this goes to the log.
+    /// - `ENODEV`: the arena was closed.
+    /// - `EOPNOTSUPP`: the device is not coherent with the CPU's caches.
+    ///
+    /// Context: may sleep.
     ///
     /// # Safety
     ///
-    /// The device may do with the memory what `direction` says until what is returned is gone, or was
-    /// unlinked.
+    /// The device may access the memory as `direction` says, until the returned value is unlinked
+    /// or dropped.
     pub(super) unsafe fn link(
         self: &Arc<Self>,
         memory: impl Iterator<Item = (u64, u64)> + Clone,
@@ -160,7 +177,6 @@ impl Arena {
             is_linked: Atomic::new(true),
             pages: None,
         };
-        // One run after the other.
         for (phys, run) in memory {
             let run = usize::try_from(run)?;
             if run > linked.place.len - linked.linked {
@@ -168,12 +184,12 @@ impl Arena {
             }
             let range = self.range.try_access().ok_or(ENODEV)?;
             let at = linked.place.offset + linked.linked;
-            // SAFETY: By the contract of this function; the place is this one's.
+            // SAFETY: By the contract of this function; the place belongs to `linked`.
             unsafe { range.link(phys, at, run, linked.direction, linked.attributes) }?;
             if linked.linked == 0 {
                 range.linked.add(1, Relaxed);
             }
-            // INVARIANT: It has just been linked.
+            // INVARIANT: The run has just been linked.
             linked.linked += run;
         }
         let range = self.range.try_access().ok_or(ENODEV)?;
@@ -181,8 +197,14 @@ impl Arena {
         Ok(linked)
     }
 
-    /// Links pages. Errors as those of [`Self::link`]; EACCES if they may be written to by nobody, and that is
-    /// asked for. May sleep.
+    /// Links pages, and keeps them until they are unlinked.
+    ///
+    /// # Errors
+    ///
+    /// - `EACCES`: `access` includes writing, and the pages are read-only.
+    /// - As [`Self::link`].
+    ///
+    /// Context: may sleep.
     pub(crate) fn link_pages(
         self: &Arc<Self>,
         pages: &Arc<Pages>,
@@ -198,13 +220,15 @@ impl Arena {
         let runs = runs.map(|run| (run.extent.address(), run.extent.len()));
         let (len, attributes) = (pages.size(), pages.dma_attributes());
         let purpose = Purpose::Windows;
-        // SAFETY: The pages are kept, and what a device does with memory that was registered is expected.
+        // SAFETY: `linked` keeps the pages. Any access that a device makes to registered memory is
+        // expected.
         let mut linked = unsafe { self.link(runs, len, direction, attributes, purpose) }?;
         linked.pages = Some(pages.clone());
         Ok(linked)
     }
 
-    /// Says that there is no room: once, as who registers too much over and over must not fill the log.
+    /// Reports that there is no room. Only once, because a process that keeps registering too much
+    /// must not fill the log.
     fn report_full(&self, wanted: usize) {
         kernel::pr_warn_once!(
             "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; windows that find no place are reached through staging slots, which takes longer\n",
@@ -216,7 +240,8 @@ impl Arena {
     }
 }
 
-/// Where in a huge page memory begins of which the first such page is whole; none if it has none.
+/// Returns the offset in a huge page at which `memory` begins, counted back from its first whole
+/// huge page. `None` if it has no whole huge page.
 fn huge_phase(memory: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
     let mut before = 0u64;
     for (phys, len) in memory {
@@ -230,13 +255,14 @@ fn huge_phase(memory: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
 }
 
 impl Linked {
-    /// Where it begins, as the device names it.
+    /// Returns the begin of the piece, as the device names it.
     pub(crate) fn address(&self) -> u64 {
         self.place.address()
     }
 
-    /// Takes the memory away from the device. Returns whether it reaches it no more: not so if the arena was closed
-    /// before, as the memory stays linked then. May sleep.
+    /// Takes the memory away from the device. Returns false if the device may still reach it: the
+    /// memory stays linked if the arena was closed before.
+    /// Context: may sleep.
     pub(crate) fn unlink(&self) -> bool {
         if self.linked == 0 || !self.is_linked.load(Relaxed) {
             return true;
@@ -245,7 +271,7 @@ impl Linked {
             return false;
         };
         if self.is_linked.xchg(false, Full) {
-            // SAFETY: By the type invariant it is linked.
+            // SAFETY: By the type invariant the memory is linked.
             unsafe {
                 range.unlink(
                     self.place.offset,
@@ -263,7 +289,7 @@ impl Linked {
 impl Drop for Linked {
     fn drop(&mut self) {
         if !self.unlink() {
-            // The pages are lost, too.
+            // Leaks the pages, too, because the device may still reach them.
             core::mem::forget(self.pages.take());
         }
     }
@@ -278,7 +304,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn the_phase_is_that_of_the_first_huge_page() {
+    fn phase_is_that_of_the_first_huge_page() {
         assert_eq!(huge_phase([(0, MIB)].into_iter()), None);
         assert_eq!(huge_phase([(MIB, 2 * MIB)].into_iter()), None);
         assert_eq!(huge_phase([(2 * MIB, 2 * MIB)].into_iter()), Some(0));

@@ -2,8 +2,8 @@
 
 //! The module's own bindings: NTB, dmaengine, `linux/scif_ioctl.h` and the C helpers.
 //!
-//! Generated while the module is built (see `Kbuild`, `bindings_helper.h` and
-//! `bindgen_parameters`). For the wrappers in `sys/` only: nothing outside calls C.
+//! The build generates them (`Kbuild`, `bindings_helper.h`, `bindgen_parameters`). Only the
+//! wrappers in `sys/` use them: no other code calls C.
 
 #![allow(
     clippy::all,

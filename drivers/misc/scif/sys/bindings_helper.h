@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What sys/bindings_generated.rs is made from: read by bindgen only, never
- * compiled. sys/bindgen_parameters says what is taken.
+ * Input for sys/bindings_generated.rs. Only bindgen reads this file; it is
+ * never compiled. sys/bindgen_parameters lists the items that bindgen takes.
  */
 
 #include <kunit/device.h>
@@ -23,8 +23,8 @@
 #include "../trace.h"
 
 /*
- * bindgen does not evaluate _IOWR(). The prefix keeps these apart from the
- * macros and is cut off when the bindings have been written.
+ * bindgen does not evaluate _IOWR(). The prefix separates these constants from
+ * the macros. The build removes it from the generated bindings.
  */
 const unsigned int RUST_CONST_HELPER_SCIF_BIND = SCIF_BIND;
 const unsigned int RUST_CONST_HELPER_SCIF_LISTEN = SCIF_LISTEN;

@@ -2,8 +2,8 @@
 
 //! Memory of a caller that the CPU copies from or to, within the call.
 //!
-//! Memory that a device or another host uses, or that is used after the call, is
-//! [`Pages`](super::pages::Pages).
+//! [`Pages`](super::pages::Pages) are for memory that a device or another host uses, or that is
+//! used after the call.
 
 use core::ptr::NonNull;
 use kernel::{
@@ -32,49 +32,55 @@ use super::{
     shared_memory::SharedMemory, //
 };
 
-/// Bytes of who calls: a process, whose addresses may be wrong, or a client in the kernel, whose
-/// are not.
+/// A buffer of the caller: of a process, whose address may be wrong, or of a client in the kernel,
+/// whose address is not.
 ///
-/// All copies may sleep, may be slow, as the process likes (`userfaultfd`, FUSE), and return `EFAULT`
-/// when a process has no such memory; some bytes may have been copied then. `EINVAL`: they would
-/// leave the buffer.
+/// All copies may sleep, and may take as long as the process likes (`userfaultfd`, FUSE).
+///
+/// # Errors
+///
+/// All copies return:
+///
+/// - `EFAULT`: the process has no such memory. Some bytes may have been copied.
+/// - `EINVAL`: the bytes are not all in the buffer.
 pub(crate) struct Buffer {
-    place: Place,
+    memory: BufferMemory,
     len: usize,
 }
 
-enum Place {
+enum BufferMemory {
     User(UserPtr),
-    /// Lent, also to what the buffer is made into.
+    /// Memory that a client lends to the buffer, and to the pages made from the buffer.
     Kernel(KernelRange),
-    /// Borrowed for as long as the buffer exists; for reading only if the second is false.
+    /// Memory that is borrowed while the buffer exists; for reading only if the flag is false.
     Borrowed(Span, bool),
 }
 
 /// A part of a buffer.
 enum Part {
     User(UserPtr),
-    /// Valid for reads of the part's length, and for writes where those are allowed.
+    /// A pointer that is valid for reads of the part's length, and for writes where those are
+    /// allowed.
     Kernel(*mut u8),
 }
 
 impl Buffer {
-    /// `len` bytes of the calling process. Nothing is checked yet.
+    /// Describes `len` bytes of the calling process, without a check.
     pub(crate) fn user(address: UserPtr, len: usize) -> Self {
         Self {
-            place: Place::User(address),
+            memory: BufferMemory::User(address),
             len,
         }
     }
 
     /// Lends bytes of the kernel to a call that only reads them.
     ///
-    /// The call gets no more than a reference, so the buffer is gone before the bytes can be.
+    /// The call gets only a reference, so the buffer is gone before the bytes can be.
     pub(crate) fn with_bytes<R>(bytes: &[u8], call: impl FnOnce(&Self) -> R) -> R {
         call(&Self::borrowed(NonNull::from(bytes), false))
     }
 
-    /// As [`Self::with_bytes`], for a call that writes them.
+    /// Lends bytes of the kernel, as [`Self::with_bytes`], to a call that writes them.
     pub(crate) fn with_room<R>(bytes: &mut [u8], call: impl FnOnce(&Self) -> R) -> R {
         call(&Self::borrowed(NonNull::from(bytes), true))
     }
@@ -82,60 +88,64 @@ impl Buffer {
     fn borrowed(bytes: NonNull<[u8]>, writable: bool) -> Self {
         let (base, len) = (bytes.cast(), bytes.len());
         Self {
-            place: Place::Borrowed(Span { base, len }, writable),
+            memory: BufferMemory::Borrowed(Span { base, len }, writable),
             len,
         }
     }
 
-    /// Memory that a client in the kernel lends.
+    /// Describes memory that a client in the kernel lends.
     pub(crate) fn kernel(memory: KernelRange) -> Self {
         Self {
             len: memory.len(),
-            place: Place::Kernel(memory),
+            memory: BufferMemory::Kernel(memory),
         }
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn address(&self) -> usize {
-        match &self.place {
-            Place::User(address) => address.as_const_ptr().addr(),
-            Place::Kernel(memory) => memory.address(),
-            Place::Borrowed(bytes, _) => bytes.base.as_ptr().addr(),
+        match &self.memory {
+            BufferMemory::User(address) => address.as_const_ptr().addr(),
+            BufferMemory::Kernel(memory) => memory.address(),
+            BufferMemory::Borrowed(bytes, _) => bytes.base.as_ptr().addr(),
         }
     }
 
-    /// Whether it is whole pages, and not empty.
+    /// Returns whether the buffer consists of whole pages, and is not empty.
     pub(crate) fn is_whole_pages(&self) -> bool {
         self.address() % PAGE_SIZE == 0 && self.len % PAGE_SIZE == 0 && self.len != 0
     }
 
-    /// Where it lies in the calling process's address space, so that whoever watches that finds it:
-    /// without a tag that the process may have in the address. None for memory of the kernel.
+    /// Returns the address in the calling process, for a watch of its address space. It is without
+    /// the tag that the process may have put into the address. `None` for memory of the kernel.
     pub(crate) fn user_address(&self) -> Option<usize> {
-        match &self.place {
-            // SAFETY: It takes any address.
-            Place::User(_) => Some(unsafe { own::scif_helper_untagged(self.address()) }),
+        match &self.memory {
+            // SAFETY: The helper takes any address.
+            BufferMemory::User(_) => Some(unsafe { own::scif_helper_untagged(self.address()) }),
             _ => None,
         }
     }
 
-    /// The pages that hold the bytes, whatever their alignment, and where in them those begin:
-    /// pinned, and counted against the limits of the caller if there is an `account`, if it is a
-    /// process. May sleep; see [`Pages::pin`] and [`Pages::around`] for the errors.
+    /// Returns the pages that hold the bytes, whatever their alignment, and the offset of the bytes
+    /// in them.
+    ///
+    /// The pages of a process are pinned, and charged to the caller if there is an `account`. The
+    /// errors are those of [`Pages::pin`] and [`Pages::around`], and EOPNOTSUPP for a borrowed
+    /// buffer.
+    /// Context: may sleep.
     pub(crate) fn pages(
         &self,
         writable: bool,
         account: Option<&Arc<Ledger>>,
     ) -> Result<(Pages, usize)> {
-        match &self.place {
-            Place::User(_) => (),
-            Place::Kernel(memory) => return Pages::around(memory),
-            Place::Borrowed(..) => return Err(EOPNOTSUPP),
+        match &self.memory {
+            BufferMemory::User(_) => (),
+            BufferMemory::Kernel(memory) => return Pages::around(memory),
+            BufferMemory::Borrowed(..) => return Err(EOPNOTSUPP),
         }
         let offset = self.address() % PAGE_SIZE;
         let end = self
@@ -148,25 +158,25 @@ impl Buffer {
         Ok((pages, offset))
     }
 
-    /// The `len` bytes at `offset`.
+    /// Returns the `len` bytes at `offset`.
     fn part(&self, offset: usize, len: usize) -> Result<Part> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => (),
             _ => return Err(EINVAL),
         }
-        Ok(match &self.place {
+        Ok(match &self.memory {
             // C checks the address, also if it has wrapped around.
-            Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
-            Place::Kernel(KernelRange(bytes)) | Place::Borrowed(bytes, _) => {
+            BufferMemory::User(address) => Part::User(address.wrapping_byte_add(offset)),
+            BufferMemory::Kernel(KernelRange(bytes)) | BufferMemory::Borrowed(bytes, _) => {
                 Part::Kernel(bytes.base.as_ptr().wrapping_add(offset))
             }
         })
     }
 
-    /// As `part`, for writing: `EACCES` where that is not allowed.
+    /// Returns the `len` bytes at `offset`, for writing; `EACCES` if the buffer is read-only.
     fn part_to_write(&self, offset: usize, len: usize) -> Result<Part> {
-        match self.place {
-            Place::Borrowed(_, false) => Err(EACCES),
+        match self.memory {
+            BufferMemory::Borrowed(_, false) => Err(EACCES),
             _ => self.part(offset, len),
         }
     }
@@ -177,8 +187,8 @@ impl Buffer {
             Part::User(from) => UserSlice::new(from, len).read_all(to, GFP_KERNEL_ACCOUNT),
             Part::Kernel(from) => {
                 to.reserve(len, GFP_KERNEL_ACCOUNT)?;
-                // SAFETY: `from` is valid for that many bytes, and there is room for them. They
-                // are initialised when their number is added.
+                // SAFETY: `from` is valid for that many bytes, and there is room for them. They are
+                // initialised before their number is added.
                 unsafe {
                     let room = to.spare_capacity_mut().as_mut_ptr();
                     bindings::memcpy(room.cast(), from.cast(), len);
@@ -189,17 +199,16 @@ impl Buffer {
         }
     }
 
-    /// Copies `len` bytes from `offset` on to other memory, if that takes no waiting: says whether it
-    /// did. If not, some may have been copied. Any context in which the caller's process is the current
-    /// one.
+    /// Copies `len` bytes from `offset` on to other memory, without waiting.
     ///
-    /// An architecture may have instructions of its own for memory of devices, and none that copy to it from
-    /// user space: then this says no.
+    /// Returns false if the copy would have to wait; some bytes may have been copied then. Also
+    /// returns false on an architecture that can't copy from user space to a device's memory.
+    /// Context: any in which the caller's process is current.
     ///
     /// # Safety
     ///
-    /// `to` is valid for writes of `len` bytes; it is a device's memory that is mapped write-combining if
-    /// `is_device`.
+    /// `to` is valid for writes of `len` bytes. If `is_device`, it is a device's memory that is
+    /// mapped write-combining.
     pub(super) unsafe fn copy_to(
         &self,
         offset: usize,
@@ -207,7 +216,7 @@ impl Buffer {
         is_device: bool,
         len: usize,
     ) -> Result<bool> {
-        // SAFETY: By the contract of this function. C checks the address of user space.
+        // SAFETY: By the contract of this function. C checks addresses of user space.
         Ok(unsafe {
             match self.part(offset, len)? {
                 Part::User(from) if is_device => {
@@ -242,8 +251,8 @@ impl Buffer {
 
 /// A range of the kernel's own memory, lent by a client in the kernel.
 ///
-/// As with memory of a process, who lends it can still use it, and a peer may write to it: there is
-/// never a Rust reference into it, and what is read may be different when it is read again.
+/// As with memory of a process, the lender can still use it, and a peer may write to it. So no Rust
+/// reference into it ever exists, and a second read may return something else.
 ///
 /// # Invariants
 ///
@@ -251,14 +260,14 @@ impl Buffer {
 pub(crate) struct KernelRange(Span);
 
 impl KernelRange {
-    /// Borrows memory; `EINVAL` for what cannot be memory of the kernel.
+    /// Borrows memory; `EINVAL` for a range that can't be memory of the kernel.
     ///
     /// # Safety
     ///
-    /// Until the range, and what it is made into ([`Pages`], [`Buffer`]), is dropped:
+    /// Until the range, and everything made from it ([`Pages`], [`Buffer`]), is dropped:
     ///
     /// - The `len` bytes at `start` are kernel memory that is allocated and may be written to.
-    /// - No Rust reference to them exists but to cells that change by themselves.
+    /// - No Rust reference to them exists, except to cells with interior mutability.
     pub(crate) unsafe fn new(start: *mut c_void, len: usize) -> Result<Self> {
         let base = NonNull::new(start.cast::<u8>()).ok_or(EINVAL)?;
         base.as_ptr().addr().checked_add(len).ok_or(EINVAL)?;
@@ -266,12 +275,12 @@ impl KernelRange {
         Ok(Self(Span { base, len }))
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn address(&self) -> usize {
         self.0.base.as_ptr().addr()
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.len
     }
@@ -282,8 +291,8 @@ mod tests {
     use super::*;
     use crate::sys::{
         shared_memory::{
-            Payer,
-            User, //
+            MemoryUser,
+            Payer, //
         },
         tests::map_pages, //
     };
@@ -294,7 +303,8 @@ mod tests {
             match self.part(offset, to.len())? {
                 Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
                 Part::Kernel(from) => {
-                    // SAFETY: `from` is valid for that many bytes, and `to` is borrowed for writing.
+                    // SAFETY: `from` is valid for that many bytes, and `to` is borrowed for
+                    // writing.
                     unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
                     Ok(())
                 }
@@ -314,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The same for both kinds: a buffer of two pages, all bytes 0.
+    /// Checks a buffer of two pages of zeros, of either kind.
     fn check(buffer: &Buffer) -> Result {
         assert_eq!(buffer.len(), 2 * PAGE_SIZE);
         buffer.write(PAGE_SIZE - 2, b"scif")?;
@@ -329,7 +339,7 @@ mod tests {
         assert!(buffer.append_to(2 * PAGE_SIZE - 1, 2, &mut chunk).is_err());
         assert_eq!(&chunk[..], b"a scif");
 
-        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &MemoryUser::Physical, Payer::None)?;
         memory.write(100, b"ring")?;
         buffer.write_shared(2 * PAGE_SIZE - 4, &memory, 100, 4)?;
         buffer.read(2 * PAGE_SIZE - 6, &mut bytes)?;
@@ -346,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_process() -> Result {
+    fn user_buffer_reads_and_writes() -> Result {
         let address = UserPtr::from_addr(map_pages(2, true)?);
         check(&Buffer::user(address, 2 * PAGE_SIZE))
     }
 
     #[test]
-    fn memory_of_the_kernel() -> Result {
+    fn kernel_buffer_reads_and_writes() -> Result {
         let mut memory = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
         // SAFETY: `memory` is not used before the buffer has been dropped.
         let lent = unsafe { KernelRange::new(memory.as_mut_ptr().cast(), memory.len()) }?;
@@ -360,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_borrowed() -> Result {
+    fn borrowed_buffer_reads_and_writes() -> Result {
         let mut bytes = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
         Buffer::with_room(&mut bytes, |buffer| {
             assert!(buffer.pages(true, None).is_err());
@@ -372,10 +382,11 @@ mod tests {
         Ok(())
     }
 
-    /// What a sender may do under a lock: pages that no process has touched are not brought in.
+    /// A sender copies under a lock, so pages that the process has never touched are not faulted
+    /// in.
     #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
     #[test]
-    fn a_device_is_given_only_what_is_in_memory() -> Result {
+    fn copy_to_device_does_not_fault_in_untouched_pages() -> Result {
         let mut device = KVec::from_elem(1u8, PAGE_SIZE, GFP_KERNEL)?;
         let untouched = UserPtr::from_addr(map_pages(1, true)?);
         let buffer = Buffer::user(untouched, PAGE_SIZE);
@@ -392,10 +403,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_has_not_is_refused() -> Result {
+    fn inaccessible_user_memory_fails_with_efault() -> Result {
         let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);
         assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EFAULT));
-        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &MemoryUser::Physical, Payer::None)?;
         assert!(matches!(
             read_only.write_shared(0, &memory, 0, 4),
             Err(e) if e == EFAULT

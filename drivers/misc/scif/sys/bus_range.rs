@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory as a DMA engine names it.
+//! Memory that a DMA engine can access, by its bus address.
 //!
-//! An engine reads and writes where it was told to, whoever has the memory by then. So it is told nothing but a
-//! [`BusRange`], whose memory is mapped for the engine's device as long as what the range borrows from. The ranges of
-//! a [`Batch`](super::dmaengine::Batch) borrow from its target, which lives until the last copy has ended.
+//! An engine accesses the addresses it was given, even if the memory has another owner by then. So
+//! the module gives an engine only a [`BusRange`]. The range borrows from an object, and the memory
+//! is mapped for the engine's device as long as that object exists. The ranges of a
+//! [`Batch`](super::dmaengine::Batch) borrow from its target, which lives until the last copy has
+//! completed.
 
 use super::{
     dma_map::{
@@ -13,9 +15,9 @@ use super::{
     },
     reached::IoMapping,
     shared_memory::{
+        MemoryUser,
         Payer,
-        SharedMemory,
-        User, //
+        SharedMemory, //
     },
 };
 use crate::logic::{
@@ -38,7 +40,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// It is what it says, unless it is a part of a [`MappedView`] that was drained.
+/// `len` bytes are mapped for `device` at `address`, unless they are a part of a [`MappedView`]
+/// that was drained.
 #[derive(Clone, Copy)]
 pub(crate) struct BusRange<'m> {
     device: &'m Device,
@@ -49,7 +52,7 @@ pub(crate) struct BusRange<'m> {
 impl<'m> BusRange<'m> {
     /// # Safety
     ///
-    /// It is as the type invariant says.
+    /// The arguments are as the type invariant says.
     pub(super) unsafe fn new(device: &'m Device, address: u64, len: u64) -> Self {
         Self {
             device,
@@ -58,7 +61,12 @@ impl<'m> BusRange<'m> {
         }
     }
 
-    /// A walk over it.
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns a walk over the range.
     pub(crate) fn walk(self) -> Option<BusWalk<'m, Linear>> {
         Some(BusWalk {
             device: self.device,
@@ -80,7 +88,7 @@ pub(crate) struct BusWalk<'m, W> {
 impl<'m, W> BusWalk<'m, W> {
     /// # Safety
     ///
-    /// It is as the type invariant says.
+    /// The arguments are as the type invariant says.
     pub(super) unsafe fn new(device: &'m Device, walk: W) -> Self {
         Self { device, walk }
     }
@@ -95,7 +103,7 @@ pub(crate) struct BusCopy<'m> {
 }
 
 impl<'m> BusCopy<'m> {
-    /// Copies all of a range; none if the other one has another length.
+    /// Plans a copy of a whole range; `None` if the other range has another length.
     pub(crate) fn new(to: BusRange<'m>, from: BusRange<'m>) -> Option<Self> {
         (to.len == from.len).then_some(Self {
             segment: Segment {
@@ -108,19 +116,20 @@ impl<'m> BusCopy<'m> {
         })
     }
 
-    /// From where to where, for the device.
+    /// Returns the addresses and the length of the copy, as the device names them.
     pub(crate) fn segment(&self) -> Segment {
         self.segment
     }
 
-    /// Its first `most` bytes (at least 1), and what is left behind them.
+    /// Returns a copy of the first `most` bytes (at least 1), and a copy of the rest.
     pub(crate) fn split(self, most: u64) -> (Self, Option<Self>) {
         let (head, rest) = self.segment.split(most);
         let part = |segment| Self { segment, ..self };
         (part(head), rest.map(part))
     }
 
-    /// What an engine that is this device is told; none if the memory is not mapped for it.
+    /// Returns the segment for the engine of this device; `None` if the memory is not mapped for
+    /// it.
     pub(super) fn for_device(&self, device: &Device) -> Option<Segment> {
         let is_mapped = [self.to, self.from]
             .iter()
@@ -137,7 +146,8 @@ pub(crate) struct BusPlan<'m, D, S> {
 }
 
 impl<'m, D: Walk, S: Walk> BusPlan<'m, D, S> {
-    /// Plans a copy of `len` bytes in pieces of at most `longest` bytes. One side that is too short is ENXIO in the end.
+    /// Plans a copy of `len` bytes in pieces of at most `longest` bytes. If a side is too short,
+    /// the last item is ENXIO.
     pub(crate) fn new(to: BusWalk<'m, D>, from: BusWalk<'m, S>, len: u64, longest: u64) -> Self {
         Self {
             plan: Plan::new(to.walk, from.walk, len, longest),
@@ -151,7 +161,7 @@ impl<'m, D: Walk, S: Walk> Iterator for BusPlan<'m, D, S> {
     type Item = Result<BusCopy<'m>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Either side of a segment lies in a run of its walk.
+        // Each side of a segment lies in one run of its walk.
         let segment = self.plan.next()?.map_err(|_| ENXIO);
         Some(segment.map(|segment| BusCopy {
             segment,
@@ -161,39 +171,41 @@ impl<'m, D: Walk, S: Walk> Iterator for BusPlan<'m, D, S> {
     }
 }
 
-/// Zeroed memory of the kernel that an engine may read and write as long as this lives.
+/// Zeroed kernel memory that an engine may read and write as long as this exists.
 pub(crate) struct EngineMemory(SharedMemory);
 
 impl EngineMemory {
-    /// At least `len` bytes for an engine that is this device. May sleep.
+    /// Allocates at least `len` bytes for the engine of this device.
+    /// Context: may sleep.
     pub(crate) fn new(len: usize, device: &ARef<Device>) -> Result<Self> {
-        let user = User::Device(device.clone());
-        SharedMemory::new(len, &user, Payer::Nobody).map(Self)
+        let user = MemoryUser::Device(device.clone());
+        SharedMemory::new(len, &user, Payer::None).map(Self)
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into this memory.
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         self.0.write(offset, from)
     }
 
-    /// A part of it; none where that is not all inside.
+    /// Returns a part of the memory; `None` if not all of it is inside.
     pub(crate) fn range(&self, offset: usize, len: usize) -> Option<BusRange<'_>> {
-        // Nobody unmaps it: nobody else has it.
+        // Only this has the memory, so it stays mapped until the drop.
         self.0.run()?.range(offset as u64, len as u64)
     }
 }
 
-/// A peer's memory, which mappings of this node show from a base on, as an engine names it.
+/// The memory of a peer that mappings of this node show from a base on, for an engine.
 pub(crate) struct MappedView {
     device: ARef<Device>,
     runs: KVec<MappedRun>,
-    /// Where one run ends and the next begins, counted from the base.
+    /// Borders between runs, counted from the base.
     seams: Seams,
     base: u64,
 }
 
 impl MappedView {
-    /// Maps what the parts show, for an engine that is this device. May sleep.
+    /// Maps the memory that the parts show, for the engine of this device.
+    /// Context: may sleep.
     pub(crate) fn new(
         device: &ARef<Device>,
         parts: &[IoMapping],
@@ -214,13 +226,15 @@ impl MappedView {
         })
     }
 
-    /// The `len` bytes at the peer's `address`; none if they are not reached in one piece. Any context.
+    /// Returns the `len` bytes at the peer's `address`; `None` if they are not mapped in one piece.
+    /// Context: any.
     pub(crate) fn range(&self, address: u64, len: u64) -> Option<BusRange<'_>> {
         let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
         self.runs.get(index)?.range(offset, len)
     }
 
-    /// A walk over what of the peer's memory a walk gives. Any context.
+    /// Returns a walk over the memory at the peer's addresses that `walk` returns.
+    /// Context: any.
     pub(crate) fn walk<W: Walk>(&self, walk: W) -> BusWalk<'_, ViewWalk<'_, W>> {
         // INVARIANT: Each run is a range of this view.
         BusWalk {
@@ -229,13 +243,14 @@ impl MappedView {
         }
     }
 
-    /// Takes all of it away from the engine, as all copies there are inside of what was drained. May sleep.
-    pub(crate) fn unmap(&self, _nobody_uses_it: &Drained) {
+    /// Unmaps all of the view from the engine. `_drained` proves that all copies have ended.
+    /// Context: may sleep.
+    pub(crate) fn unmap(&self, _drained: &Drained) {
         self.runs.iter().for_each(MappedRun::unmap);
     }
 }
 
-/// See [`MappedView::walk`].
+/// A walk over the memory of a peer, which [`MappedView::walk`] returns.
 pub(crate) struct ViewWalk<'m, W> {
     view: &'m MappedView,
     walk: W,
@@ -268,7 +283,7 @@ mod tests {
     };
 
     #[test]
-    fn ranges_and_copies_are_of_what_is_mapped() -> Result {
+    fn bus_range_outside_the_mapping_is_refused() -> Result {
         let device = device()?;
         let memory = EngineMemory::new(4096, &device)?;
         let range = |offset, len| memory.range(offset, len);
@@ -309,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_one_batch_at_a_time() -> Result {
+    fn second_batch_of_a_target_is_busy() -> Result {
         let target = Arc::new(
             Target {
                 copies: CopyCount::new(),

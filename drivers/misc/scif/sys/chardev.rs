@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Character devices with a file of its own for each `open`, and what can be done with such a file.
+//! Character devices that create an object for each open file, and the operations of these files.
 //!
-//! They are no misc devices. The kernel opens the files of all misc devices under one mutex (`misc_mtx`). What is behind a
-//! file is charged to the process that opens it; one whose cgroup has no memory left would keep everybody from all of
-//! them for as long as it looks for some.
+//! They are no misc devices, because the kernel opens the files of all misc devices under one mutex
+//! (`misc_mtx`). The object behind a file is charged to the process that opens it. If the cgroup of
+//! that process had no memory left, no process could open any misc device while it tries to get
+//! some.
 //!
 //! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h) (`register_chrdev()`) and
 //! [`include/linux/device/class.h`](srctree/include/linux/device/class.h)
@@ -49,60 +50,65 @@ use super::{
 };
 use crate::LocalModule;
 
-/// What is behind a file of [`Devices`].
+/// An object behind a file of [`Devices`].
 pub(crate) trait DeviceFile: FileOperations {
-    /// A file is opened.
+    /// Creates the object of a file that is being opened.
     fn open() -> Result<Arc<Self>>;
 }
 
-/// What is behind one open file. What a kind of file does not have is what the kernel says without it.
+/// An object behind one open file. The default of an operation is what the kernel returns for a
+/// file without it.
 pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
-    /// The last descriptor of the file is gone, and no other operation runs any more.
+    /// Handles the close of the last descriptor of the file. No other operation runs any more.
     ///
-    /// The operations below may keep references of their own beyond this.
+    /// The operations below may keep references to the object beyond this call.
     fn release(this: Arc<Self>) {
         drop(this);
     }
 
-    /// Puts into the reader's memory what there is; returns how many bytes. May sleep. Not for files of devices.
+    /// Copies available data into the reader's memory, and returns the number of bytes. Not for
+    /// files of devices.
+    /// Context: may sleep.
     fn read(&self, _to: &mut UserSliceWriter) -> Result<usize> {
         Err(EINVAL)
     }
 
-    /// A descriptor of the file is closed; there may be others.
+    /// Handles the close of a descriptor of the file; others may remain.
     ///
-    /// `table` names the table of descriptors that it was in, see
-    /// [`descriptor_table`](super::current::descriptor_table).
+    /// `table` names the descriptor table of the closed descriptor, as
+    /// [`descriptor_table`](super::current::descriptor_table) does.
     fn flush(_this: ArcBorrow<'_, Self>, _file: &File, _table: usize) -> Result {
         Ok(())
     }
 
-    /// An ioctl. `arg` is untrusted.
+    /// Handles an ioctl. `arg` is untrusted.
     fn ioctl(_: ArcBorrow<'_, Self>, _file: &File, _cmd: u32, _arg: usize) -> Result<isize> {
         Err(ENOTTY)
     }
 
-    /// An ioctl of a 32-bit process; what `arg` points to is at [`compat_pointer`].
+    /// Handles an ioctl of a 32-bit process. An `arg` that is an address has to go through
+    /// [`compat_pointer`].
     fn compat_ioctl(_: ArcBorrow<'_, Self>, _file: &File, _cmd: u32, _arg: usize) -> Result<isize> {
         Err(ENOTTY)
     }
 
-    /// Names the queues that are woken when the answer changes, and returns what is ready now:
-    /// `POLLIN` and so on, see [`poll_events`].
+    /// Names the queues that are woken when the result changes, and returns the events that are
+    /// ready now. The events are [`poll_events`], such as `POLLIN`.
     ///
-    /// `self` is borrowed until the file is released, and so are the queues; see [`PollContext`].
+    /// `self` and the queues are borrowed until the file is released, as [`PollContext`] requires.
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32;
 
-    /// What `/proc/PID/fdinfo/FD` says of it, in lines. May sleep.
+    /// Shows the lines of `/proc/PID/fdinfo/FD` for this file.
+    /// Context: may sleep.
     fn show(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
     }
 
-    /// The file is mapped.
+    /// Sets up a mapping of the file.
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result;
 }
 
-/// The bits that [`FileOperations::poll`] returns.
+/// Bits that [`FileOperations::poll`] returns.
 pub(crate) mod poll_events {
     pub(crate) use kernel::bindings::{
         POLLERR as ERR,
@@ -115,30 +121,30 @@ pub(crate) mod poll_events {
     };
 }
 
-/// Whether the file was opened, or is set, not to block.
+/// Returns whether the file is in non-blocking mode.
 pub(crate) fn nonblocking(file: &File) -> bool {
     file.flags() & flags::O_NONBLOCK != 0
 }
 
-/// Whether the descriptor that is being closed is the last one of the file in this table, which
-/// [`FileOperations::flush`] names. Only to be called there.
+/// Returns whether the descriptor that is being closed is the last one of the file in `table`.
+/// Context: only in [`FileOperations::flush`], with its `table`.
 pub(crate) fn is_last_descriptor(file: &File, table: usize) -> bool {
-    // SAFETY: The file is valid. The table is only looked at if it is the caller's own.
+    // SAFETY: The file is valid. The helper reads the table only if it is the caller's own.
     unsafe { own::scif_helper_is_last_descriptor(file.as_ptr(), table as c_ulong) }
 }
 
-/// The address that a 32-bit process means.
+/// Returns the address that a 32-bit process means by `pointer`.
 pub(crate) fn compat_pointer(pointer: usize) -> usize {
-    // SAFETY: It only computes.
+    // SAFETY: The helper only computes.
     unsafe { own::scif_helper_compat_ptr(pointer) }
 }
 
 /// A call of `poll` on a file.
 ///
-/// `poll`, `select` and `epoll` keep an entry in the queues that are named here until the file is
-/// released. So each must live as long: it is borrowed for `'file`, which no local reference and no
-/// lock's guard satisfies. A queue that comes later belongs in a
-/// [`SetOnce`](kernel::sync::SetOnce) of the data.
+/// `poll`, `select` and `epoll` keep an entry in the named queues until the file is released. So
+/// each queue must live as long: it is borrowed for `'file`, which no local reference and no lock
+/// guard satisfies. A queue that is created later belongs in a [`SetOnce`](kernel::sync::SetOnce)
+/// of the object.
 ///
 /// # Invariants
 ///
@@ -146,12 +152,12 @@ pub(crate) fn compat_pointer(pointer: usize) -> usize {
 pub(crate) struct PollContext<'file> {
     file: *mut bindings::file,
     table: *mut bindings::poll_table,
-    /// Neither shorter nor longer: no other lifetime can stand in for the file's.
+    /// Makes `'file` invariant, so that no other lifetime can stand in for the file's.
     _lifetime: PhantomData<fn(&'file ()) -> &'file ()>,
 }
 
 impl<'file> PollContext<'file> {
-    /// Has the caller of `poll` woken when `queue` is. Look at the condition afterwards.
+    /// Makes a wake-up of `queue` wake the poller. Check the condition after this call.
     pub(crate) fn wait_on(&self, queue: &'file WaitQueue) {
         // SAFETY: The pointers are valid by the type invariant. `queue` lives until the file is
         // released, and all entries are removed before that.
@@ -159,15 +165,16 @@ impl<'file> PollContext<'file> {
     }
 }
 
-/// Registered devices below `/dev`; dropping this takes the names away.
+/// Registered devices below `/dev`, which are removed on drop.
 ///
-/// Files that are open stay usable: they hold a reference to the module.
+/// Open files stay usable: they hold a reference to the module.
 ///
 /// # Invariants
 ///
-/// `class` is registered. So are the first `count` numbers of `major`, unless that is 0.
+/// `class` is registered. Unless `major` is 0, the first `count` numbers of `major` are registered,
+/// too.
 pub(crate) struct Devices<T: DeviceFile> {
-    /// What sysfs and `/proc/devices` call them.
+    /// Name of the devices in sysfs and `/proc/devices`.
     name: &'static CStr,
     class: *mut bindings::class,
     major: c_uint,
@@ -175,16 +182,16 @@ pub(crate) struct Devices<T: DeviceFile> {
     _files: PhantomData<Arc<T>>,
 }
 
-// SAFETY: Devices may be unregistered by another thread than the one that registered them.
+// SAFETY: Any thread may unregister devices, whichever thread registered them.
 unsafe impl<T: DeviceFile> Send for Devices<T> {}
-// SAFETY: Nothing is done through `&self`.
+// SAFETY: No method changes anything through `&self`.
 unsafe impl<T: DeviceFile> Sync for Devices<T> {}
 
 impl<T: DeviceFile> Devices<T> {
-    /// Makes a device appear for each of `paths` below `/dev`, where `!` stands for a slash. They have mode 0600 where udev
-    /// does not decide otherwise. Files may be opened before this returns.
+    /// Creates a device for each of `paths` below `/dev`, where `!` stands for a slash. The devices
+    /// have mode 0600 unless udev decides otherwise. Files may be opened before this returns.
     pub(crate) fn register(name: &'static CStr, paths: &[&'static CStr]) -> Result<Self> {
-        // INVARIANT: The class is registered when this succeeds, and no number is.
+        // INVARIANT: When this succeeds, the class is registered, and no number is.
         let mut this = Self {
             name,
             // SAFETY: The name is static.
@@ -231,7 +238,7 @@ impl<T: DeviceFile> Devices<T> {
             // SAFETY: By the contract of this function.
             to_result(unsafe { bindings::generic_file_open(inode, file) })?;
             let data = T::open()?;
-            // SAFETY: The private data of the file is ours.
+            // SAFETY: This driver owns the private data of the file.
             unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
             Ok(0)
         })
@@ -242,20 +249,21 @@ impl<T: DeviceFile> Drop for Devices<T> {
     fn drop(&mut self) {
         if self.major != 0 {
             for number in self.numbers() {
-                // SAFETY: The class is registered. A device that could not be made is not found there.
+                // SAFETY: The class is registered. A device that could not be created is not found
+                // there.
                 unsafe { bindings::device_destroy(self.class, number) };
             }
-            // SAFETY: By the type invariant they are registered.
+            // SAFETY: By the type invariant the numbers are registered.
             unsafe {
                 bindings::__unregister_chrdev(self.major, 0, self.count, self.name.as_char_ptr())
             };
         }
-        // SAFETY: By the type invariant it is registered, and its devices are gone.
+        // SAFETY: By the type invariant the class is registered, and its devices are gone.
         unsafe { bindings::class_destroy(self.class) };
     }
 }
 
-/// The operations of files that have an `Arc<T>` as their private data.
+/// A holder of the operations of files that have an `Arc<T>` as their private data.
 pub(super) struct Files<T>(PhantomData<Arc<T>>);
 
 impl<T: FileOperations> Files<T> {
@@ -277,7 +285,7 @@ impl<T: FileOperations> Files<T> {
     ///
     /// `file` is an open file of this kind, and stays so for `'a`.
     unsafe fn data<'a>(file: *mut bindings::file) -> ArcBorrow<'a, T> {
-        // SAFETY: Whoever made the file has put it there, and the file owns it until `release`.
+        // SAFETY: The creator of the file has put it there, and the file owns it until `release`.
         unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
     }
 
@@ -285,7 +293,7 @@ impl<T: FileOperations> Files<T> {
     ///
     /// `file` is an open file of this kind that is being released.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: Whoever made the file has put it there, and nothing else uses it any more.
+        // SAFETY: The creator of the file has put it there, and nothing else uses it any more.
         T::release(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
         0
     }
@@ -310,7 +318,7 @@ impl<T: FileOperations> Files<T> {
     /// `file` is an open file of this kind.
     unsafe extern "C" fn flush(file: *mut bindings::file, id: bindings::fl_owner_t) -> c_int {
         from_result(|| {
-            // SAFETY: By the contract of this function; nobody reads or writes the file at a
+            // SAFETY: By the contract of this function. No thread reads or writes the file at a
             // position.
             unsafe { T::flush(Self::data(file), File::from_raw_file(file), id as usize) }?;
             Ok(0)
@@ -353,15 +361,15 @@ impl<T: FileOperations> Files<T> {
             table,
             _lifetime: PhantomData,
         };
-        // SAFETY: Whoever made the file has put it there, and the file owns it until `release`; that is the
-        // lifetime that `poll` and its context are given.
+        // SAFETY: The creator of the file has put it there, and the file owns it until `release`.
+        // That is the lifetime that `poll` and its context are given.
         let data = unsafe { &*(*file).private_data.cast::<T>() };
         data.poll(&context)
     }
 
     /// # Safety
     ///
-    /// `file` is an open file of this kind, and nobody else uses `seq`.
+    /// `file` is an open file of this kind, and no other code uses `seq`.
     unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
         // SAFETY: By the contract of this function.
         let (seq, data) = unsafe { (SeqFile::from_raw(seq), Self::data(file)) };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapping memory for devices.
+//! Mapping of memory for devices.
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
+//!
+//! This file has more than 500 lines because contracts of `unsafe` blocks stand beside them.
 
 use core::{
     mem::MaybeUninit,
@@ -41,19 +43,19 @@ use crate::logic::extents::{
     ExtentWalk, //
 };
 
-/// The attributes of memory that a device and the CPU use at the same time, for long.
+/// DMA attributes of memory that a device and the CPU use at the same time, for long.
 ///
-/// `DMA_ATTR_REQUIRE_COHERENT` says just that: no bounce buffers, no cache maintenance, and an error
-/// where the platform cannot do without. It also allows the same page to be mapped more than once,
-/// as it is when a process registers its memory twice or when there are two devices.
+/// `DMA_ATTR_REQUIRE_COHERENT` asks for this: no bounce buffers, no cache maintenance, and an error
+/// on platforms that need them. It also allows more than one mapping of a page. Such mappings exist
+/// when a process registers memory twice, or when there are two devices.
 pub(super) const SHARED: c_ulong = bindings::DMA_ATTR_REQUIRE_COHERENT as c_ulong;
 
-/// The attributes of another device's memory.
+/// DMA attributes of another device's memory.
 pub(super) const DEVICE_MEMORY: c_ulong = bindings::DMA_ATTR_MMIO as c_ulong;
 
 const BOTH: DataDirection = DataDirection::Bidirectional;
 
-/// The C device behind a Rust one.
+/// Returns the C device behind a Rust device.
 pub(super) fn raw(device: &Device) -> *mut bindings::device {
     // `Device` is a transparent wrapper of an `Opaque`, which may be written to through `&`.
     ptr::from_ref(device).cast_mut().cast()
@@ -61,9 +63,11 @@ pub(super) fn raw(device: &Device) -> *mut bindings::device {
 
 /// Maps contiguous physical memory for a device and returns the bus address.
 ///
+/// Returns `ENOMEM` if the device can't reach the memory, or the mapping fails.
+///
 /// # Safety
 ///
-/// The memory must be unmapped with [`unmap_phys`] before it is freed, and with the same arguments.
+/// The memory must be unmapped with [`unmap_phys`], with the same arguments, before it is freed.
 pub(super) unsafe fn map_phys(
     device: &Device,
     phys: u64,
@@ -75,7 +79,7 @@ pub(super) unsafe fn map_phys(
     if !unsafe { own::scif_helper_dma_reaches(raw(device), phys, len) } {
         return Err(ENOMEM);
     }
-    // SAFETY: The device is valid; the memory is, by the contract of this function.
+    // SAFETY: The device is valid, and so is the memory, by the contract of this function.
     let bus =
         unsafe { bindings::dma_map_phys(raw(device), phys, len, direction.into(), attributes) };
     // SAFETY: The device is valid.
@@ -101,14 +105,14 @@ pub(super) unsafe fn unmap_phys(
     unsafe { bindings::dma_unmap_phys(raw(device), bus, len, direction.into(), attributes) };
 }
 
-/// Contiguous memory as a device reaches it.
+/// Contiguous memory that is mapped for a device.
 ///
 /// # Invariants
 ///
-/// `size` bytes are mapped for `device` at `address`, with `attributes`, while `is_mapped`.
+/// While `is_mapped`, `size` bytes are mapped for `device` at `address`, with `attributes`.
 pub(crate) struct MappedRun {
     device: ARef<Device>,
-    /// Where it begins, as the device names it.
+    /// Address of the first byte, as the device names it.
     pub(crate) address: u64,
     size: usize,
     attributes: c_ulong,
@@ -116,21 +120,22 @@ pub(crate) struct MappedRun {
 }
 
 impl MappedRun {
-    /// Maps `len` bytes at a physical address, which the device may read and write. May sleep.
+    /// Maps `len` bytes at a physical address, which the device may read and write.
+    /// Context: may sleep.
     ///
     /// # Safety
     ///
-    /// The memory stays until this is dropped. The device may do with it what it likes until then, or until
-    /// it was unmapped.
+    /// The memory exists until this is dropped. Until it is unmapped or dropped, the device may
+    /// access the memory as it likes.
     pub(super) unsafe fn new(
         device: &ARef<Device>,
         phys: u64,
         len: usize,
         attributes: c_ulong,
     ) -> Result<Self> {
-        // SAFETY: By the contract of this function, and it is unmapped when this is dropped.
+        // SAFETY: By the contract of this function. `drop` unmaps the memory.
         let address = unsafe { map_phys(device, phys, len, BOTH, attributes) }?;
-        // INVARIANT: It has just been mapped.
+        // INVARIANT: The memory has just been mapped.
         Ok(Self {
             device: device.clone(),
             address,
@@ -140,7 +145,7 @@ impl MappedRun {
         })
     }
 
-    /// A part of it, as long as it is mapped; none where that is not all inside.
+    /// Returns a part of the run, as long as it is mapped; `None` if not all of it is inside.
     pub(super) fn range(&self, offset: u64, len: u64) -> Option<BusRange<'_>> {
         if offset.checked_add(len)? > self.size as u64 {
             return None;
@@ -149,10 +154,11 @@ impl MappedRun {
         Some(unsafe { BusRange::new(&self.device, self.address.checked_add(offset)?, len) })
     }
 
-    /// Takes it away from the device, which was told not to use it any more. May sleep.
+    /// Unmaps the memory from the device. The caller must have told the device to stop using it.
+    /// Context: may sleep.
     pub(super) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
-            // SAFETY: By the type invariant it is mapped like this.
+            // SAFETY: By the type invariant the memory is mapped with these arguments.
             unsafe { unmap_phys(&self.device, self.address, self.size, BOTH, self.attributes) };
         }
     }
@@ -164,39 +170,41 @@ impl Drop for MappedRun {
     }
 }
 
-/// I/O addresses that were taken from a device's in one piece, for memory to be linked there.
+/// A contiguous range of I/O addresses of a device, into which memory can be linked.
 ///
 /// # Invariants
 ///
-/// `state` was filled in by C for `device`, and has not been given back.
+/// C has filled in `state` for `device`, and the range has not been given back.
 pub(super) struct IoRange {
     device: ARef<Device>,
     state: Opaque<bindings::dma_iova_state>,
-    /// Where it begins, as the device names it.
+    /// Begin of the range, as the device names it.
     pub(super) base: u64,
-    /// Memory that is linked, in whatever the owner counts. The addresses are lost if there is some in the
-    /// end.
+    /// Number of linked pieces, as the owner counts them. If it is not 0 on drop, the addresses are
+    /// lost.
     pub(super) linked: Atomic<usize>,
 }
 
-// SAFETY: Nothing of it belongs to a thread.
+// SAFETY: No part of it belongs to a thread.
 unsafe impl Send for IoRange {}
-// SAFETY: C reads `state` only: it writes to it where it takes bounce buffers, which the attributes
-// that are used here forbid.
+// SAFETY: C only reads `state`. It would write only for bounce buffers, which the attributes in use
+// forbid.
 unsafe impl Sync for IoRange {}
 
 impl IoRange {
-    /// `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for the device,
-    /// or if it has no such range. May sleep.
+    /// Allocates `size` bytes of I/O addresses, aligned to the next power of two.
+    ///
+    /// Returns `EOPNOTSUPP` if no IOMMU translates for the device, or if it has no such range.
+    /// Context: may sleep.
     pub(super) fn new(device: &ARef<Device>, size: usize) -> Result<Self> {
         let mut state = MaybeUninit::<bindings::dma_iova_state>::zeroed();
         // SAFETY: The device is valid, and so is the pointer.
         if !unsafe { own::scif_helper_iova_alloc(raw(device), state.as_mut_ptr(), size) } {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: It is made of numbers, which were zero before C wrote them.
+        // SAFETY: The state consists of numbers, which were zero before C wrote them.
         let state = unsafe { state.assume_init() };
-        // INVARIANT: It has just been filled in.
+        // INVARIANT: C has just filled in the state.
         Ok(Self {
             device: device.clone(),
             base: state.addr,
@@ -205,13 +213,15 @@ impl IoRange {
         })
     }
 
-    /// Links memory at an offset; the device may use it after [`Self::sync`]. `EOPNOTSUPP` if the device is
-    /// not coherent with the CPU's caches. Does not sleep.
+    /// Links memory at an offset. The device may use it after [`Self::sync`].
+    ///
+    /// Returns `EOPNOTSUPP` if the device is not coherent with the CPU's caches.
+    /// Context: does not sleep.
     ///
     /// # Safety
     ///
-    /// The place is in the range, and nothing is linked there. The memory stays until it was unlinked, and
-    /// the device may do with it what `direction` says.
+    /// The place is in the range, and nothing is linked there. The memory exists until it is
+    /// unlinked, and the device may access it as `direction` says.
     pub(super) unsafe fn link(
         &self,
         phys: u64,
@@ -235,18 +245,20 @@ impl IoRange {
         })
     }
 
-    /// Has the device see what was linked. Does not sleep.
+    /// Makes linked memory visible to the device.
+    /// Context: does not sleep.
     pub(super) fn sync(&self, offset: usize, len: usize) -> Result {
         let (device, state) = (raw(&self.device), self.state.get());
         // SAFETY: By the type invariant.
         to_result(unsafe { own::scif_helper_iova_sync(device, state, offset, len) })
     }
 
-    /// Takes memory away from the device, which reaches it no more when this returns. Does not sleep.
+    /// Unlinks memory. When this returns, the device can no longer access it.
+    /// Context: does not sleep.
     ///
     /// # Safety
     ///
-    /// All of it was linked in this way.
+    /// All of the memory was linked with the same arguments.
     pub(super) unsafe fn unlink(
         &self,
         offset: usize,
@@ -267,36 +279,38 @@ impl Drop for IoRange {
         let linked = self.linked.load(Relaxed);
         if linked != 0 {
             pr_warn!(
-                "{} pieces of an aperture are still in use: its addresses are lost\n",
+                "{} pieces of an aperture are still mapped at its end: its I/O addresses are never used again\n",
                 linked
             );
             return;
         }
-        // SAFETY: By the type invariant; nothing is linked any more.
+        // SAFETY: By the type invariant; no memory is linked any more.
         unsafe { own::scif_helper_iova_free(raw(&self.device), self.state.get()) };
     }
 }
 
-/// Whether an IOMMU stands between the device and the memory, so that it reaches mapped memory only.
+/// Returns whether an IOMMU translates for the device, so that it can only access mapped memory.
 pub(crate) fn has_iommu(device: &Device) -> bool {
     // SAFETY: The device is valid.
     unsafe { own::scif_helper_has_iommu(raw(device)) }
 }
 
-/// What keeps a device that uses addresses as it likes from what was not mapped for it.
+/// The protection against a device that uses any address: which part of the machine it can't
+/// access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// Nothing.
+    /// No protection.
     None,
-    /// An IOMMU, but not from what is mapped for others of its group.
+    /// An IOMMU, which does not protect memory that is mapped for other devices of the same group.
     Group,
-    /// An IOMMU, but the device may raise interrupts that are not its own.
+    /// An IOMMU that protects memory, but the device may raise interrupts that are not its own.
     Memory,
-    /// An IOMMU, from everything.
+    /// An IOMMU that protects memory and interrupts.
     Whole,
 }
 
-/// Returns what keeps the device to what is mapped for it. May sleep.
+/// Returns the protection against a device.
+/// Context: may sleep.
 pub(crate) fn guard(device: &Device) -> Guard {
     let device_pointer = raw(device);
     // SAFETY: The device is valid.
@@ -314,36 +328,38 @@ pub(crate) fn guard(device: &Device) -> Guard {
     }
 }
 
-/// Whether the device names all memory by its physical address, and is coherent with the CPU's caches.
-/// May sleep.
+/// Returns whether the device names all memory by its physical address, and is coherent with the
+/// CPU's caches.
+/// Context: may sleep.
 pub(crate) fn bus_is_physical(device: &Device) -> bool {
     // SAFETY: The device is valid.
     unsafe { own::scif_helper_bus_is_physical(raw(device)) }
 }
 
-/// Pages as a device reaches them: for reading, and for writing if they are writable.
+/// Pages that are mapped for a device: for reading, and for writing if they are writable.
 ///
-/// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it
-/// before the driver of the device is unbound from it, and when the device is done with it.
+/// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it when
+/// the device no longer uses it, and before the device's driver is unbound.
 ///
 /// # Invariants
 ///
-/// The extents of `addresses` are mapped for the device in `direction`: in `range` if there is one, where they are one
-/// extent from its begin on, else each by itself.
+/// The extents of `addresses` are mapped for the device in `direction`. With a `range`, they are
+/// one extent from its begin on; else each is mapped by itself.
 pub(crate) struct DmaMapping {
-    /// Behind an IOMMU.
+    /// I/O addresses; `None` without an IOMMU.
     range: Option<IoRange>,
     addresses: ExtentTable,
     direction: DataDirection,
     device: ARef<Device>,
-    /// Kept until they are unmapped.
+    /// Keeps the pages until they are unmapped.
     pages: Arc<Pages>,
 }
 
 impl DmaMapping {
-    /// Maps all pages for a device, which the calling process pays for. May sleep.
+    /// Maps all pages for a device. The calling process pays for the memory of the table.
     ///
-    /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
+    /// Returns `EOPNOTSUPP` if the device is not coherent with the CPU's caches.
+    /// Context: may sleep.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
         let range = if pages.are_of_device() {
             None
@@ -355,7 +371,7 @@ impl DmaMapping {
         } else {
             DataDirection::ToDevice
         };
-        // INVARIANT: Nothing is mapped.
+        // INVARIANT: Nothing is mapped yet.
         let mut this = Self {
             range,
             addresses: ExtentTable::default(),
@@ -367,7 +383,7 @@ impl DmaMapping {
         Ok(this)
     }
 
-    /// Maps the pages.
+    /// Maps all runs of the pages, and adds them to the table.
     fn map(&mut self) -> Result {
         let (direction, attributes) = (self.direction, self.pages.dma_attributes());
         let runs = self.pages.runs().entries();
@@ -377,20 +393,20 @@ impl DmaMapping {
             let (phys, len) = (run.extent.address(), usize::try_from(run.extent.len())?);
             let bus = if let Some(range) = &self.range {
                 let done = self.addresses.len();
-                // SAFETY: The pages are kept, and unlinked when this is dropped; what is behind those that are
-                // linked is free.
+                // SAFETY: `self` keeps the pages, and unlinks them on drop. The range behind the
+                // linked pages is free.
                 unsafe { range.link(phys, done as usize, len, direction, attributes) }?;
                 range.base + done
             } else {
-                // SAFETY: The pages are kept, and unmapped when this is dropped.
+                // SAFETY: `self` keeps the pages, and unmaps them on drop.
                 unsafe { map_phys(&self.device, phys, len, direction, attributes) }?
             };
-            // INVARIANT: It has just been mapped.
+            // INVARIANT: The run has just been mapped.
             let may_join = self.range.is_some();
             let added = Extent::new(bus, len as u64)
                 .and_then(|extent| self.addresses.add(extent, may_join));
             if added.is_none() {
-                // SAFETY: It has just been mapped, and is not in the table.
+                // SAFETY: The run has just been mapped, and is not in the table.
                 unsafe { self.unmap(bus, len) };
                 return Err(EINVAL);
             }
@@ -401,11 +417,11 @@ impl DmaMapping {
         }
     }
 
-    /// Unmaps what was mapped at an address.
+    /// Unmaps the memory at a bus address.
     ///
     /// # Safety
     ///
-    /// So many bytes are mapped there as the type invariant says, and are used no more.
+    /// `len` bytes are mapped there as the type invariant says, and the device uses them no more.
     unsafe fn unmap(&self, bus: u64, len: usize) {
         let (direction, attributes) = (self.direction, self.pages.dma_attributes());
         // SAFETY: By the contract of this function.
@@ -419,15 +435,15 @@ impl DmaMapping {
         }
     }
 
-    /// Where the device finds the pages, all of them. Few extents where the memory or the IOMMU allows, though
-    /// neighbours may still touch.
+    /// Returns the addresses by which the device accesses the pages. There are few extents if the
+    /// memory or the IOMMU allows that, but neighbours may still touch.
     pub(crate) fn addresses(&self) -> &ExtentTable {
         &self.addresses
     }
 
-    /// A walk over them from an offset on.
+    /// Returns a walk over the addresses from an offset on.
     pub(crate) fn walk(&self, offset: u64) -> BusWalk<'_, ExtentWalk<'_>> {
-        // SAFETY: By the type invariant they are mapped, until this is dropped.
+        // SAFETY: By the type invariant the addresses are mapped until `self` is dropped.
         unsafe { BusWalk::new(&self.device, self.addresses.walk(offset)) }
     }
 }
@@ -435,7 +451,7 @@ impl DmaMapping {
 impl Drop for DmaMapping {
     fn drop(&mut self) {
         for entry in self.addresses.entries() {
-            // SAFETY: By the type invariant it is mapped.
+            // SAFETY: By the type invariant the extent is mapped.
             unsafe { self.unmap(entry.extent.address(), entry.extent.len() as usize) };
         }
     }
@@ -450,7 +466,7 @@ mod tests {
     };
 
     #[test]
-    fn a_device_with_few_address_bits_gets_an_error_and_no_warning() -> Result {
+    fn mapping_beyond_the_dma_mask_fails_without_warning() -> Result {
         let device = device()?;
         let address = map_pages(1, true)?;
         let pages = Arc::new(Pages::pin(address, 1, true, None)?, GFP_KERNEL)?;
@@ -469,14 +485,14 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_all_of_the_pages() -> Result {
+    fn dma_mapping_covers_all_pinned_pages() -> Result {
         const PAGES: usize = 40;
 
         let device = device()?;
         let address = map_pages(PAGES, true)?;
         let pages = Arc::new(Pages::pin(address, PAGES, true, None)?, GFP_KERNEL)?;
         let mapping = DmaMapping::new(&pages, &device)?;
-        // The same pages again, and for reading only: neither is an error.
+        // Maps the same pages again, and a third time for reading only: both must work.
         let again = DmaMapping::new(&pages, &device)?;
         let read_only = Arc::new(Pages::pin(address, PAGES, false, None)?, GFP_KERNEL)?;
         let third = DmaMapping::new(&read_only, &device)?;

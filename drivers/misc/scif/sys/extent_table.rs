@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tables of extents that own their memory: how a device or a peer names some pages.
+//! Tables of extents that own their memory: the addresses of pages, for a device or a peer.
 
 use super::current;
 use crate::logic::extents::{
@@ -11,7 +11,7 @@ use crate::logic::extents::{
 };
 use kernel::prelude::*;
 
-/// See the head of this file.
+/// A table of extents, which owns its memory.
 pub(crate) type ExtentTable = Extents<KVVec<Entry>>;
 
 impl Growing for KVVec<Entry> {
@@ -20,11 +20,13 @@ impl Growing for KVVec<Entry> {
     }
 }
 
-/// How many extents are collected before others may have the processor: there can be millions.
+/// Number of extents that are collected before other tasks may have the CPU. A table can have
+/// millions.
 const UNTIL_OTHERS: usize = 4096;
 
-/// Collects addresses and lengths, in order, into a table; those that touch are joined. EINVAL if
-/// they make none. May sleep.
+/// Collects addresses and lengths, in order, into a table. Extents that touch are joined. Returns
+/// EINVAL if they are no valid extents.
+/// Context: may sleep.
 pub(crate) fn collect(extents: impl Iterator<Item = (u64, u64)>) -> Result<ExtentTable> {
     let mut table = ExtentTable::default();
     for (index, (address, len)) in extents.enumerate() {
@@ -49,7 +51,7 @@ mod tests {
     };
 
     #[test]
-    fn neighbours_are_one_extent() -> Result {
+    fn adjacent_ranges_are_merged_into_one_extent() -> Result {
         let table = collect([(0x1000, 8), (0x1008, 8), (0x3000, 16)].into_iter())?;
         assert_eq!((table.entries().len(), table.len()), (2, 32));
         assert!(table.at(15) == Some((0x100f, 1)));
@@ -59,19 +61,19 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_table_is_refused() {
+    fn empty_or_overflowing_extents_are_refused() {
         assert!(matches!(collect([(0x1000, 0)].into_iter()), Err(EINVAL)));
         assert!(matches!(collect([(u64::MAX, 2)].into_iter()), Err(EINVAL)));
         let too_long = [(0, u64::MAX), (1, u64::MAX - 1)];
         assert!(matches!(collect(too_long.into_iter()), Err(EINVAL)));
     }
 
-    /// More extents than a page of the table holds.
+    /// Number of extents, which need more than one page of the table.
     const MANY: u64 = 1000;
 
     #[test]
-    fn a_plan_pairs_two_tables() -> Result {
-        // Of different lengths, so that the borders do not fall together.
+    fn plan_pairs_all_bytes_of_two_tables() -> Result {
+        // The lengths differ, so that the borders of the tables do not coincide.
         let ours = collect((0..MANY).map(|index| (index * 100, 30)))?;
         let theirs = collect((0..MANY).map(|index| ((1 << 40) + index * 100, 50)))?;
         let (begin, len) = (25, 20_000);
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_what_is_missing() -> Result {
+    fn plan_ends_with_an_error_if_a_table_is_short() -> Result {
         let ours = collect([(0, 10), (20, 10)].into_iter())?;
         let theirs = collect([(100, 1000)].into_iter())?;
         let mut plan = Plan::new(theirs.walk(0), ours.walk(5), 40, 4096);
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_of_an_ordered_copy_is_the_last_line_of_its_source() {
+    fn ordered_copy_tail_is_the_last_source_cache_line() {
         assert_eq!(split_tail(0, 128), (64, 64));
         assert_eq!(split_tail(60, 5), (4, 1));
         assert_eq!(split_tail(10, 20), (0, 20));

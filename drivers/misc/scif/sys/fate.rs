@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of memory that somebody outside was told of, when its user lets go of it.
+//! The fate of memory whose address a peer was told, when its owner releases it.
 //!
-//! Mostly it is given to others. If nothing keeps a lost peer from writing there, it must not be: then its fate is
-//! sealed, and who lets go of it, whenever that is, leaks it.
+//! Normally the memory is freed. If nothing can keep a lost peer from writing to it, the memory
+//! must not be used for anything else. Its fate is sealed then, and its owner leaks it, however
+//! late it releases it.
 
 use core::{
     mem,
@@ -22,34 +23,35 @@ use kernel::{
     },
 };
 
-/// The fate of all that one peer was told of.
+/// The common fate of all memory that one peer was told of: freed or leaked.
 pub(crate) struct Fate(Atomic<bool>);
 
 impl Fate {
-    /// It is given to others. May sleep.
+    /// Creates a fate that lets memory be freed.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Atomic::new(false)), GFP_KERNEL)?)
     }
 
-    /// What is dropped from now on is leaked.
+    /// Makes owners leak all memory with this fate that they drop from now on.
     pub(crate) fn seal(&self) {
         self.0.store(true, Release);
     }
 
-    /// Whether it is to be leaked.
+    /// Returns whether memory with this fate is to be leaked.
     pub(crate) fn is_sealed(&self) -> bool {
         self.0.load(Acquire)
     }
 }
 
-/// Shared pages, which are let go when this is dropped, unless their fate is sealed.
+/// Shared pages that are released when this is dropped, unless their fate is sealed.
 pub(crate) struct Fated<T> {
     value: Arc<T>,
     fate: Option<Arc<Fate>>,
 }
 
 impl<T> Fated<T> {
-    /// Without a fate they are let go.
+    /// Wraps `value`. Without a fate, it is always released.
     pub(crate) fn new(value: Arc<T>, fate: Option<Arc<Fate>>) -> Self {
         Self { value, fate }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See helpers.h. No policy here but which engines are refused, and no state but
- * that it was said.
+ * C helpers for the Rust code; helpers.h declares them. The only policy here is
+ * which DMA engines are refused. The only state is which refusals were logged.
  */
 
+#include <linux/bottom_half.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
 #include <linux/device.h>
@@ -22,27 +23,28 @@
 /* DMA engines */
 
 /*
- * Drivers that do not keep what dmaengine promises, as of Linux 7.3. "scif
- * doctor" has the list, too.
+ * DMA engine drivers that break the contract of dmaengine, as of Linux 7.3.
+ * "scif doctor" has the list, too.
  */
 static struct scif_unfit {
 	const char *driver, *why;
 	bool said;
 } scif_unfit[] = {
 	/*
-	 * pt_tx_status() and the interrupt acknowledge, end and begin copies
-	 * without a lock: where two of them meet, the next copy is ended, too.
-	 * A hardware error is logged and not told to the callback.
+	 * pt_tx_status() and the acknowledgment of an interrupt complete and start
+	 * copies without a lock. If both run at the same time, they also complete the
+	 * next copy. The driver logs a hardware error, but does not report it to the
+	 * callback.
 	 */
-	{ "ptdma", "it ends copies that are under way, and does not tell of those that fail" },
+	{ "ptdma", "it completes copies that are in flight, and does not report copies that fail" },
 	/*
-	 * pt_create_desc() takes a mutex. pt_issue_pending() begins the first
-	 * of the copies that were submitted, and none behind that.
+	 * pt_create_desc() takes a mutex. pt_issue_pending() starts the first
+	 * submitted copy, but no later one.
 	 */
-	{ "ae4dma", "it sleeps when it is given a copy, and does not begin all that it was given" },
+	{ "ae4dma", "it may sleep in atomic context, and does not begin all submitted copies" },
 };
 
-/* Whether this is one of them, of which the log says so once. */
+/* Returns whether the driver of the channel is unfit; logs a driver once. */
 static bool scif_is_unfit(struct dma_chan *chan)
 {
 	const char *driver = dev_driver_string(chan->device->dev);
@@ -61,11 +63,15 @@ static bool scif_is_unfit(struct dma_chan *chan)
 }
 
 /*
- * Whether to take this channel. Some end copies in another order than that in
- * which they were submitted. A device whose driver is just bound or unbound is
- * locked by that, and the channel may be asked for again later; this must not
- * wait for it, as the list of engines is locked. The device of the channel that
- * was chosen stays locked. Called with the list locked, by one at a time.
+ * Returns whether to take this channel. Channels that may complete copies out
+ * of order are refused.
+ *
+ * The device of the chosen channel stays locked, so that its driver is not
+ * unbound. If a driver is being bound or unbound, the device is locked already.
+ * This must not wait for that lock, since the list of engines is locked; the
+ * caller may request a channel again later.
+ *
+ * Context: the list of engines is locked, so calls do not overlap.
  */
 static bool scif_may_take(struct dma_chan *chan, void *param)
 {
@@ -75,7 +81,7 @@ static bool scif_may_take(struct dma_chan *chan, void *param)
 		return false;
 	if (scif_is_unfit(chan))
 		return false;
-	/* One that was chosen before, and could not be had. */
+		/* Unlocks the device of an earlier choice, which could not be had. */
 	if (*locked)
 		device_unlock(*locked);
 	*locked = NULL;
@@ -86,7 +92,7 @@ static bool scif_may_take(struct dma_chan *chan, void *param)
 }
 
 /*
- * The driver of the channel that is returned stays until the caller has called
+ * The driver of the returned channel stays bound until the caller has called
  * scif_helper_dma_requested().
  */
 struct dma_chan *scif_helper_dma_request_memcpy(void)
@@ -109,7 +115,7 @@ void scif_helper_dma_requested(struct device *dev)
 	device_unlock(dev);
 }
 
-/* For the caller that has requested the channel: the driver frees the name. */
+/* Copies the name for the caller, because the driver frees the original. */
 void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size)
 {
 	strscpy(name, dma_chan_name(chan), size);
@@ -120,15 +126,15 @@ struct device *scif_helper_dma_device(struct dma_chan *chan)
 	return chan->device->dev;
 }
 
-/* Asked of every mapping, or the DMA-API debug check warns. */
+/* Must be called for every mapping, or the DMA-API debug check warns. */
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address)
 {
 	return dma_mapping_error(dev, address);
 }
 
 /*
- * Whether this device reaches mapped memory only. Not so with an IOMMU that
- * passes everything through.
+ * Returns whether this device can only access mapped memory. An IOMMU in
+ * passthrough mode does not count.
  */
 bool scif_helper_has_iommu(struct device *dev)
 {
@@ -141,8 +147,9 @@ bool scif_helper_has_iommu(struct device *dev)
 }
 
 /*
- * Whether the device has the address bits for this memory. If it has not, the
- * kernel would warn where the memory is mapped. An IOMMU gives it other addresses.
+ * Returns whether the device has enough address bits for this memory. If it has
+ * not, mapping the memory would make the kernel warn. An IOMMU gives the memory
+ * other addresses.
  */
 bool scif_helper_dma_reaches(struct device *dev, phys_addr_t phys, size_t len)
 {
@@ -154,7 +161,7 @@ bool scif_helper_dma_reaches(struct device *dev, phys_addr_t phys, size_t len)
 }
 
 #if IS_ENABLED(CONFIG_IOMMU_API)
-/* Nothing is mapped for a bridge of the PCI bus itself. */
+/* Bridges of the PCI bus do not count: nothing is mapped for them. */
 static int scif_count_device(struct device *dev, void *count)
 {
 	if (!dev_is_pci(dev) || !pci_is_bridge(to_pci_dev(dev)))
@@ -164,8 +171,9 @@ static int scif_count_device(struct device *dev, void *count)
 #endif
 
 /*
- * Whether the device is the only one in its IOMMU group: what is mapped for one
- * of a group, all of them reach, and they may reach each other.
+ * Returns whether the device is the only one in its IOMMU group. All devices of
+ * a group can access memory that is mapped for one of them, and may access each
+ * other.
  */
 bool scif_helper_is_alone(struct device *dev)
 {
@@ -183,8 +191,8 @@ bool scif_helper_is_alone(struct device *dev)
 }
 
 /*
- * Whether the device can raise its own interrupts only: an IOMMU lets writes to
- * where interrupts are raised through, whatever is mapped.
+ * Returns whether the device can only raise its own interrupts. An IOMMU lets
+ * writes to the addresses of interrupts through, whatever is mapped.
  */
 bool scif_helper_has_isolated_msi(struct device *dev)
 {
@@ -202,8 +210,8 @@ bool scif_helper_has_isolated_msi(struct device *dev)
 }
 
 /*
- * Whether the device names all memory by its physical address. Asked with a page
- * that is mapped for it, which also shows whether it is coherent.
+ * Returns whether the device names all memory by its physical address. The test
+ * maps a page for the device, which also shows whether the device is coherent.
  */
 bool scif_helper_bus_is_physical(struct device *dev)
 {
@@ -241,11 +249,11 @@ bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 }
 
 /*
- * Prepares and submits one copy. Both in one function because some drivers
- * (plx_dma) return from prep with a spinlock held that only submit releases:
- * nothing but filling in the descriptor may happen in between.
+ * Prepares and submits one copy. Some drivers (plx_dma) return from prep with a
+ * spinlock held that only submit releases. So both are in one function, and
+ * only the descriptor is filled in between them.
  *
- * false: nothing was submitted and done() will not be called.
+ * Returns false if nothing was submitted; done() is not called then.
  */
 bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 			    dma_addr_t src, size_t len, bool interrupt,
@@ -272,14 +280,15 @@ bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 }
 
 /*
- * Some drivers report copies that asked for no interrupt only when somebody
- * looks at their state. plx_dma takes its lock there without disabling soft
- * interrupts, in which it takes it, too.
+ * Some drivers report copies without DMA_PREP_INTERRUPT only when a caller
+ * checks their state. plx_dma then takes its lock without disabling soft
+ * interrupts, although a soft interrupt takes that lock, too. So this disables
+ * them.
  */
 void scif_helper_dma_reap(struct dma_chan *chan)
 {
 	local_bh_disable();
-	/* Which copy is asked for does not matter, so the cookie may change meanwhile. */
+	/* Any cookie will do, so it may change meanwhile. */
 	dma_async_is_tx_complete(chan, data_race(chan->cookie), NULL, NULL);
 	local_bh_enable();
 }
@@ -300,8 +309,8 @@ void scif_helper_dma_synchronize(struct dma_chan *chan)
 }
 
 /*
- * Ranges of I/O addresses. All of it is static inline, and says no, in a kernel
- * whose IOMMUs do not serve the DMA API.
+ * Ranges of I/O addresses. All of these functions are static inline. In a
+ * kernel whose IOMMUs do not serve the DMA API, they fail.
  */
 
 bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
@@ -328,7 +337,7 @@ int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
 	return dma_iova_sync(dev, range, offset, size);
 }
 
-/* Has flushed the IOTLB when it returns. */
+/* The IOTLB has been flushed when this returns. */
 void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
 			     size_t offset, size_t size,
 			     enum dma_data_direction dir, unsigned long attrs)
@@ -358,20 +367,20 @@ unsigned int scif_helper_current_uid(void)
 	return __kuid_val(current_uid());
 }
 
-/* Not asked as a privilege that is used: most have no need of it. */
+/* noaudit: most callers do not need the capability. */
 bool scif_helper_has_no_share(void)
 {
 	return current->flags & PF_KTHREAD ||
 	       ns_capable_noaudit(&init_user_ns, CAP_SYS_RESOURCE);
 }
 
-/* The process of the calling task, by its name; padded with zeros. */
+/* Returns the name of the calling task's process, padded with zeros. */
 void scif_helper_current_name(char *name, size_t size)
 {
 	strscpy_pad(name, current->group_leader->comm, size);
 }
 
-/* Names the calling task's table of descriptors; never followed. */
+/* Names the calling task's descriptor table; the pointer is never followed. */
 unsigned long scif_helper_current_files(void)
 {
 	return (unsigned long)current->files;
@@ -387,7 +396,7 @@ bool scif_helper_can_be_killed(void)
 	return !(current->flags & (PF_EXITING | PF_KTHREAD));
 }
 
-/* Sleep of the machine */
+/* Suspend and hibernation */
 
 int scif_helper_register_pm_notifier(struct notifier_block *nb)
 {
@@ -412,8 +421,8 @@ static int is_this_file(const void *file, struct file *other, unsigned int fd)
 }
 
 /*
- * Whether no descriptor of the file is in that table. One that is not the
- * caller's own is on its way out, with all its descriptors.
+ * Returns whether no descriptor of the file is in that table. If the table is
+ * not the caller's own, it is being destroyed with all its descriptors.
  */
 bool scif_helper_is_last_descriptor(struct file *file, unsigned long table)
 {
@@ -429,4 +438,12 @@ unsigned long scif_helper_compat_ptr(unsigned long argument)
 #else
 	return argument;
 #endif
+}
+
+void scif_helper_disable_bottom_halves(bool disable)
+{
+	if (disable)
+		local_bh_disable();
+	else
+		local_bh_enable();
 }

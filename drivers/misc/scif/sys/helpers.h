@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * C functions of the module's own, for what is static inline or a macro in the
- * kernel's headers. They add nothing: one kernel call each, with the exception
- * of scif_helper_dma_submit(), see there, and of what charges pinned memory.
+ * C helpers for functions that are static inline or macros in the kernel's
+ * headers. Most are one call of the kernel and add nothing. The comments in the
+ * C files tell what the others add.
  */
 #ifndef SCIF_SYS_HELPERS_H
 #define SCIF_SYS_HELPERS_H
@@ -31,6 +31,8 @@ int scif_helper_ntb_port_number(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, u32 peer);
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb);
+void scif_helper_ntb_link(struct ntb_dev *ntb, u32 *generation, u32 *lanes,
+			  u32 *payload);
 int scif_helper_ntb_link_enable(struct ntb_dev *ntb);
 int scif_helper_ntb_link_disable(struct ntb_dev *ntb);
 int scif_helper_ntb_mw_count(struct ntb_dev *ntb, u32 peer);
@@ -107,12 +109,12 @@ void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
 			     size_t offset, size_t size,
 			     enum dma_data_direction dir, unsigned long attrs);
 
-/* Sleep of the machine */
+/* Suspend and hibernation */
 int scif_helper_register_pm_notifier(struct notifier_block *nb);
 int scif_helper_unregister_pm_notifier(struct notifier_block *nb);
 bool scif_helper_resumed_via_firmware(void);
 
-/* Waiting */
+/* Waiting, and the calling task */
 bool scif_helper_need_resched(void);
 bool scif_helper_has_waiters(struct wait_queue_head *queue);
 bool scif_helper_fatal_signal_pending(void);
@@ -162,7 +164,7 @@ void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
 vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				     unsigned long address, unsigned long frame);
 
-/* News of changes to an address space */
+/* Notification of changes to an address space */
 struct mmu_interval_notifier;
 bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
 					 unsigned long sequence);
@@ -193,6 +195,10 @@ void scif_helper_client_unregister(struct scif_client *client);
 /* Clients in the kernel */
 bool scif_helper_access_ok(const void *start, size_t len);
 bool scif_helper_hold_page(struct page *page);
+void scif_helper_disable_bottom_halves(bool disable);
 void scif_helper_put_page(struct page *page);
+void scif_helper_get_page(struct page *page);
+bool scif_helper_is_page_unused(struct page *page);
+struct page *scif_helper_linear_page(const void *address);
 
 #endif /* SCIF_SYS_HELPERS_H */

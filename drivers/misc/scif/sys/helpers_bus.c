@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The bus of the peers, see peer_bus.rs: what takes macros, and functions with
- * any number of arguments. Attributes are shown by peer_bus.rs.
+ * C side of the peer bus: macros, and functions with a variable number of
+ * arguments. peer_bus.rs has the rest, and shows the attributes.
  */
 
 #include <linux/device.h>
@@ -67,13 +67,15 @@ void scif_helper_peer_bus_unregister(void)
 }
 
 /*
- * Held while a device comes or goes, and while a client does. The core puts a
- * device on the list that a new client goes through before it tells those that
- * are there of it, and takes it off after; in between it would be told twice.
+ * Held while a device or a client is added or removed. The core puts a device
+ * on a list before it tells the existing clients of the device, and takes the
+ * device off that list after it has told them of the removal. A new client is
+ * told of all devices on the list. Without the mutex, a client that registers in
+ * between would be told of a device twice.
  */
 static DEFINE_MUTEX(scif_peer_bus_changes);
 
-/* On an error, too, the device goes by put_device(), which calls release. */
+/* On an error, too, put_device() frees the device by calling release. */
 int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
 				void (*release)(struct device *dev))
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Copies by CPU, for sys/: between memory of the kernel, devices' memory that is mapped
- * write-combining, and processes.
+ * C helpers for copies by CPU: between memory of the kernel, devices' memory
+ * that is mapped write-combining, and processes.
  */
 
 #include <linux/cacheflush.h>
@@ -13,8 +13,8 @@
 
 /*
  * memcpy_toio() and memcpy_fromio() of x86 move four bytes at a time. Memory
- * that is mapped write-combining takes accesses of any size, and a bus fewer
- * large ones sooner than many small ones.
+ * that is mapped write-combining takes accesses of any size. A bus moves a few
+ * large ones faster than many small ones.
  */
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len)
 {
@@ -24,7 +24,7 @@ void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len)
 		memcpy_toio(dst, src, len);
 }
 
-/* Between two devices there is no copy but through a processor. */
+/* A CPU can only copy between two devices through its own memory. */
 static void scif_copy_io_to_io(void __iomem *dst, const void __iomem *src,
 			       size_t len)
 {
@@ -40,7 +40,7 @@ static void scif_copy_io_to_io(void __iomem *dst, const void __iomem *src,
 	}
 }
 
-/* "dst_io": the destination is such memory of a device, too. */
+/* "dst_io": the destination is also device memory mapped write-combining. */
 void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
 			      size_t len)
 {
@@ -52,13 +52,13 @@ void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
 		memcpy_fromio(dst, src, len);
 }
 
-/* Where the kernel has a page mapped: on machines of 64 bits it has all. */
+/* Returns the kernel's address of a page: 64-bit machines have all RAM mapped. */
 void *scif_helper_page_address(phys_addr_t phys)
 {
 	return page_address(phys_to_page(phys)) + offset_in_page(phys);
 }
 
-/* After the kernel has written to pages that processes may have mapped. */
+/* Flushes pages that the kernel has written and processes may have mapped. */
 void scif_helper_flush_pages(phys_addr_t phys, size_t len)
 {
 	phys_addr_t at;
@@ -73,20 +73,22 @@ int scif_helper_copy_struct_from_user(void *dst, size_t size,
 	return copy_struct_from_user(dst, size, src, theirs);
 }
 
-/* Fails with -EFAULT. */
+/* Returns -EFAULT if the store fails. */
 int scif_helper_put_user_u32(u32 value, u32 __user *to)
 {
 	return put_user(value, to);
 }
 
 /*
- * Stores bytes of the calling process in a device's memory that is mapped write-
- * combining, where plain stores of any size reach that. Says whether all were in
- * memory; if not, some may have been stored. Does not sleep.
+ * Stores bytes of the calling process in device memory that is mapped write-
+ * combining. This works only where plain stores of any size reach such memory.
+ * Returns false if not all bytes were in memory; some may have been stored.
  *
- * As copy_from_user_nofault(), without the check that the other side lies in an
- * object of the kernel: it lies in none. A kernel thread has no such memory, though
- * it may have borrowed the page tables of a process.
+ * This is copy_from_user_nofault() without the check that the destination lies
+ * in an object of the kernel, since it lies in none. A kernel thread has no
+ * such memory, although it may have borrowed the page tables of a process.
+ *
+ * Context: does not sleep.
  */
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of the kernel, of processes and of devices; see helpers.h.
+ * C helpers for memory of the kernel, of processes and of devices.
  */
 
 #include <linux/capability.h>
@@ -36,10 +36,11 @@ phys_addr_t scif_helper_page_to_phys(struct page *page)
 }
 
 /*
- * Whether a process that has a page of this folio mapped has all of it mapped,
- * one page after another. So it is with those of hugetlbfs; and with a huge page
- * of its own memory that is mapped once, and as a whole: what is pinned there is
- * its alone, so no other process can have that mapping.
+ * Returns whether a process that maps a page of this folio maps all of it, one
+ * page after another. This is so for hugetlbfs. It is also so for a huge page
+ * of anonymous memory that is mapped once, and as a whole. Pinned anonymous
+ * memory belongs to one process alone, so no other process can have that
+ * mapping.
  */
 static bool scif_is_mapped_whole(struct folio *folio)
 {
@@ -50,9 +51,10 @@ static bool scif_is_mapped_whole(struct folio *folio)
 }
 
 /*
- * Pins what follows a pinned page in its folio, too, up to "wanted" pages with
- * that one, if the process has all of it mapped. Returns how many are pinned
- * then. So memory in huge pages is pinned without a look at each small one.
+ * Pins the pages behind a pinned page in its folio, too, if the process maps
+ * the whole folio. Up to "wanted" pages are pinned then, including the first.
+ * Returns how many are pinned. So huge pages are pinned without a walk over
+ * their small pages.
  */
 size_t scif_helper_pin_folio(struct page *page, size_t wanted)
 {
@@ -68,7 +70,7 @@ size_t scif_helper_pin_folio(struct page *page, size_t wanted)
 	return count;
 }
 
-/* Pages that follow each other, each of them pinned once. */
+/* Unpins pages that follow each other, each of which was pinned once. */
 void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty)
 {
 	unpin_user_page_range_dirty_lock(phys_to_page(phys), count, dirty);
@@ -80,8 +82,8 @@ phys_addr_t scif_helper_virt_to_phys(const void *address)
 }
 
 /*
- * The kernel's own pointer to physical memory, or NULL where some of it is not
- * RAM that the kernel has mapped.
+ * Returns the kernel's own pointer to physical memory, or NULL if a part of it
+ * is not RAM that the kernel has mapped.
  */
 void *scif_helper_direct_map(phys_addr_t start, size_t len)
 {
@@ -113,7 +115,7 @@ static int scif_note_end(struct resource *ram, void *argument)
 	return 0;
 }
 
-/* max_pfn is not exported. */
+/* Walks the resources, because max_pfn is not exported. */
 phys_addr_t scif_helper_end_of_memory(void)
 {
 	phys_addr_t end = 0;
@@ -124,7 +126,7 @@ phys_addr_t scif_helper_end_of_memory(void)
 	return end;
 }
 
-/* Who does not try hard gives up rather than to have somebody killed. */
+/* Without "tries_hard", the allocation fails rather than start the OOM killer. */
 void *scif_helper_alloc_pages_exact(size_t size, bool account, bool tries_hard)
 {
 	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
@@ -135,8 +137,9 @@ void *scif_helper_alloc_pages_exact(size_t size, bool account, bool tries_hard)
 }
 
 /*
- * Where the page allocator has no such piece: more than it takes is made free,
- * and what is not needed goes back.
+ * Frees and allocates contiguous pages, if the page allocator has no such
+ * piece. It frees more than "size" if "align" is larger, and gives the rest
+ * back.
  */
 static void *scif_make_contiguous(struct device *dev, size_t size, size_t align)
 {
@@ -160,7 +163,7 @@ static void *scif_make_contiguous(struct device *dev, size_t size, size_t align)
 #endif
 }
 
-/* From what was set aside. */
+/* Allocates from the CMA area that the administrator has reserved. */
 static void *scif_take_contiguous(struct device *dev, size_t size, size_t align)
 {
 #ifdef CONFIG_DMA_CMA
@@ -174,7 +177,7 @@ static void *scif_take_contiguous(struct device *dev, size_t size, size_t align)
 	return NULL;
 }
 
-/* Both are powers of two, and at least a page. */
+/* "size" and "align" are powers of two, and at least a page. */
 void *scif_helper_alloc_contiguous(struct device *dev, size_t size, size_t align)
 {
 	void *memory = scif_take_contiguous(dev, size, align);
@@ -198,7 +201,7 @@ void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size)
 	free_pages_exact(memory, size);
 }
 
-/* With a reference; NULL if there are no memory cgroups. */
+/* Returns a reference, or NULL if there are no memory cgroups. */
 void *scif_helper_current_memcg(void)
 {
 	return get_mem_cgroup_from_mm(NULL);
@@ -214,7 +217,7 @@ void *scif_helper_set_active_memcg(void *group)
 	return set_active_memcg(group);
 }
 
-/* The page at an address of the kernel's own memory, or NULL where there is none. */
+/* Returns the page of an address in the kernel's own memory, or NULL. */
 struct page *scif_helper_kernel_page(const void *address)
 {
 	struct page *page;
@@ -223,14 +226,37 @@ struct page *scif_helper_kernel_page(const void *address)
 		return virt_addr_valid(address) ? virt_to_page(address) : NULL;
 
 	page = vmalloc_to_page(address);
-	/* What is mapped there may be memory of a device. */
+	/* Memory of a device may be mapped there. */
 	return page && pfn_valid(page_to_pfn(page)) ? page : NULL;
 }
 
-/* False for pages without a reference count of their own, such as slab's. */
+/* Returns false for pages without their own reference count, such as slab's. */
 bool scif_helper_hold_page(struct page *page)
 {
 	return folio_try_get(page_folio(page));
+}
+
+void scif_helper_get_page(struct page *page)
+{
+	get_page(page);
+}
+
+/*
+ * Returns whether the caller's reference to the page is the only one. Orders
+ * the accesses of earlier holders before those of the caller.
+ */
+bool scif_helper_is_page_unused(struct page *page)
+{
+	if (page_ref_count(page) != 1)
+		return false;
+	/* Pairs with the release of the reference by its last holder. */
+	smp_rmb();
+	return true;
+}
+
+struct page *scif_helper_linear_page(const void *address)
+{
+	return virt_to_page(address);
 }
 
 void scif_helper_put_page(struct page *page)
@@ -238,7 +264,7 @@ void scif_helper_put_page(struct page *page)
 	put_page(page);
 }
 
-/* False, and nothing is charged: it would be more than the limit. */
+/* Returns false, and charges nothing, if the limit would be exceeded. */
 static bool scif_charge_mm(struct mm_struct *mm, unsigned long pages,
 			   unsigned long limit)
 {
@@ -252,7 +278,7 @@ static bool scif_charge_mm(struct mm_struct *mm, unsigned long pages,
 	return true;
 }
 
-/* As scif_charge_mm(). */
+/* Returns false, and charges nothing, if the limit would be exceeded. */
 static bool scif_charge_user(struct user_struct *user, unsigned long pages,
 			     unsigned long limit)
 {
@@ -266,16 +292,17 @@ static bool scif_charge_user(struct user_struct *user, unsigned long pages,
 	return true;
 }
 
-/* Not asked as a privilege that is used: most have no need of it. */
+/* noaudit: most callers do not need the capability. */
 bool scif_helper_pins_without_limit(void)
 {
 	return ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK);
 }
 
 /*
- * Charges the caller's own address space, as RDMA, vDPA and io_uring do, and the
- * caller's user, in the counter of io_uring, which is what "charged" names then.
- * Who may lock as much as it likes has no limit, and its user is not charged.
+ * Charges the caller's own address space, as RDMA, vDPA and io_uring do. Also
+ * charges the caller's user, in the counter of io_uring, and stores the user in
+ * "charged". A caller with CAP_IPC_LOCK has no limit. Its user is not charged,
+ * and "charged" is NULL.
  */
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 			       struct user_struct **charged)
@@ -318,7 +345,7 @@ unsigned long scif_helper_user_pinned(void)
 	return atomic_long_read(&current_user()->locked_vm);
 }
 
-/* What the process has not asked for, but its personality adds to PROT_READ. */
+/* Clears execution that the personality has added to PROT_READ. */
 void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma)
 {
 	if (current->personality & READ_IMPLIES_EXEC)
@@ -336,7 +363,8 @@ void scif_helper_vma_set_write_combined(struct vm_area_struct *vma)
 }
 
 /*
- * As vmf_insert_pfn(), for memory: cached, however the area was set up.
+ * vmf_insert_pfn() for memory: it is mapped cached, however the area was set
+ * up.
  */
 vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				     unsigned long address, unsigned long frame)
@@ -345,7 +373,7 @@ vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				   vm_get_page_prot(vma->vm_flags));
 }
 
-/* News of changes to an address space */
+/* Notification of changes to an address space */
 
 bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
 					 unsigned long sequence)
@@ -362,8 +390,8 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 /* Memory of devices */
 
 /*
- * The device that has all of a range in one of its memory BARs, with a
- * reference; NULL if there is none.
+ * Returns the device that has a whole range in one of its memory BARs, with a
+ * reference. NULL if there is none.
  */
 static struct pci_dev *scif_device_with(phys_addr_t start, size_t len, int *bar)
 {
@@ -385,7 +413,7 @@ static struct pci_dev *scif_device_with(phys_addr_t start, size_t len, int *bar)
 	return NULL;
 }
 
-/* All of it of one device, and no RAM, which a driver may have made of it. */
+/* Returns whether one device has all of it, and no driver has made it RAM. */
 bool scif_helper_is_device_memory(phys_addr_t start, size_t len)
 {
 	struct pci_dev *dev;
@@ -399,7 +427,7 @@ bool scif_helper_is_device_memory(phys_addr_t start, size_t len)
 				 IORES_DESC_NONE) == REGION_DISJOINT;
 }
 
-/* As which other devices know it: on some hosts a bridge adds something. */
+/* Returns the address as other devices know it: some host bridges add an offset. */
 u64 scif_helper_bus_address(phys_addr_t phys)
 {
 	struct pci_dev *dev;
@@ -415,34 +443,35 @@ u64 scif_helper_bus_address(phys_addr_t phys)
 	return address;
 }
 
-/* A kernel that is locked down keeps it from everybody. */
+/* Fails for all processes in a kernel that is locked down. */
 bool scif_helper_may_access_devices(void)
 {
 	return capable(CAP_SYS_RAWIO) &&
 	       !security_locked_down(LOCKDOWN_PCI_ACCESS);
 }
 
-/* A function on some architectures, a macro on others. */
+/* ioremap_wc() is a function on some architectures, a macro on others. */
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size)
 {
 	return ioremap_wc(phys, size);
 }
 
 /*
- * Where an address of the calling process's points to: without the bits that the
- * processor ignores, in which programs keep tags (arm64's TBI and MTE, x86's LAM).
+ * Returns the address that a pointer of the calling process means. It is
+ * without the bits that the CPU ignores, in which programs keep tags (arm64's
+ * TBI and MTE, x86's LAM).
  */
 unsigned long scif_helper_untagged(unsigned long address)
 {
 #ifdef CONFIG_ADDRESS_MASKING
-	/* untagged_addr() of x86 takes a variable that is not exported. */
+	/* x86's untagged_addr() uses a variable that is not exported. */
 	return current->mm ? address & mm_untag_mask(current->mm) : address;
 #else
 	return untagged_addr(address);
 #endif
 }
 
-/* Whether these addresses are those of processes. */
+/* Returns whether these are addresses of user space. */
 bool scif_helper_access_ok(const void *start, size_t len)
 {
 	return access_ok((const void __user *)start, len);

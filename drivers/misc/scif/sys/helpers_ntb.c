@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Non-transparent bridges; see helpers.h.
+ * C helpers for non-transparent bridges.
  */
 
+#include <linux/bitfield.h>
 #include <linux/device.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
 
 #include "helpers.h"
 
-/* What ntb_set_ctx() was called with. */
+/* Returns the context that ntb_set_ctx() was called with. */
 void *scif_helper_ntb_context(struct ntb_dev *ntb)
 {
 	return ntb->ctx;
@@ -50,6 +51,31 @@ u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb)
 	return ntb_link_is_up(ntb, NULL, NULL);
 }
 
+/*
+ * Tells generation, lanes, and bytes of data in a packet of the link, as far as
+ * they are known: 0 if not. Some drivers do not know their link. It is that of
+ * the device then.
+ */
+void scif_helper_ntb_link(struct ntb_dev *ntb, u32 *generation, u32 *lanes,
+			  u32 *payload)
+{
+	enum ntb_speed speed = NTB_SPEED_NONE;
+	enum ntb_width width = NTB_WIDTH_NONE;
+	u16 status = 0;
+
+	ntb_link_is_up(ntb, &speed, &width);
+	if (speed <= NTB_SPEED_NONE || width <= NTB_WIDTH_NONE) {
+		pcie_capability_read_word(ntb->pdev, PCI_EXP_LNKSTA, &status);
+		if (PCI_POSSIBLE_ERROR(status))
+			status = 0;
+		speed = status & PCI_EXP_LNKSTA_CLS;
+		width = FIELD_GET(PCI_EXP_LNKSTA_NLW, status);
+	}
+	*generation = speed;
+	*lanes = width;
+	*payload = pcie_get_mps(ntb->pdev);
+}
+
 int scif_helper_ntb_link_enable(struct ntb_dev *ntb)
 {
 	return ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
@@ -79,7 +105,7 @@ bool scif_helper_ntb_translates_inbound(struct ntb_dev *ntb)
 	return ntb->ops->mw_set_trans;
 }
 
-/* Having been asked, drivers do not warn at the first use. */
+/* A driver that was asked does not warn at the first use. */
 bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb)
 {
 	bool spads = ntb_spad_is_unsafe(ntb);
@@ -87,7 +113,7 @@ bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb)
 	return ntb_db_is_unsafe(ntb) || spads;
 }
 
-/* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
+/* ntb_mw_set_trans() does nothing and returns 0 if the peer has to do it. */
 int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				 dma_addr_t addr, resource_size_t size)
 {
@@ -110,7 +136,7 @@ int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
 	return ntb_peer_mw_count(ntb);
 }
 
-/* As scif_helper_ntb_mw_set_trans(), the other way round. */
+/* ntb_peer_mw_set_trans() does nothing and returns 0 if the peer has to do it. */
 int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				      u64 addr, resource_size_t size)
 {
@@ -209,8 +235,8 @@ int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
 }
 
 /*
- * Whom it is from is not asked for: having read all ones, as from a device that
- * is gone, ntb_hw_idt looks that up far behind the end of its table.
+ * Does not ask for the sender. A read from a device that is gone returns all
+ * ones, and ntb_hw_idt would use these bits as an index far behind its table.
  */
 u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, u32 index)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions that other modules of the kernel call, and what they pass.
+//! Functions that other modules of the kernel call, and their parameters.
 //!
-//! [`exported!`](exported) makes a C function whose body is safe Rust: each parameter of that is
-//! made of one or more of the C function's, by a type of this file, which says what who calls has to
-//! vouch for. The signature is checked against the header, `linux/scif.h`, when this is compiled;
-//! the symbol itself is exported by `kernel_api/exports.c`.
+//! [`exported!`](exported) defines a C function whose body is safe Rust. Each parameter of the body
+//! is made from one or more C parameters by a type of this file. The type also tells what the
+//! caller has to guarantee. The compiler checks the signature against the header, `linux/scif.h`.
+//! `kernel_api/exports.c` exports the symbol.
 //!
-//! Unlike programs, other modules are trusted: a wrong pointer of theirs is a bug of the kernel. What
-//! costs nothing to check is checked all the same.
+//! Unlike programs, other modules are trusted: a wrong pointer from a module is a bug of the
+//! kernel. Parameters are checked all the same where a check costs nothing.
 
 use core::marker::PhantomData;
 
@@ -41,7 +41,7 @@ pub(crate) use own::{
     scif_range, //
 };
 
-/// The functions as the header declares them.
+/// Declarations of the functions in the header.
 pub(crate) mod header {
     pub(crate) use super::own::{
         __scif_client_register,
@@ -73,8 +73,9 @@ pub(crate) mod header {
     };
 }
 
-/// Makes C functions of safe Rust; see the head of this file. Each parameter has a name for the body, and in
-/// brackets the parameters of C that it is made of; `as` says what the body returns.
+/// Defines C functions with bodies of safe Rust. Each parameter has a name for the body, a type of
+/// this file, and in brackets the C parameters that it is made of. `as` names the type that the
+/// body returns.
 ///
 /// ```ignore
 /// exported! {
@@ -95,12 +96,12 @@ macro_rules! exported {
     )*) => {
         $(
             $(#[$attribute])*
-            /// See `linux/scif.h`.
+            /// Implements the function of this name in `linux/scif.h`.
             ///
             /// # Safety
             ///
-            /// Who calls keeps this module loaded, and vouches for what it passes, as the types of
-            /// `sys/kernel_calls.rs` ask for.
+            /// The caller keeps this module loaded. Its arguments fulfil the contracts of the types
+            /// in `sys/kernel_calls.rs`.
             #[no_mangle]
             unsafe extern "C" fn $name($($($raw: $type,)*)*) -> $result {
                 $(
@@ -110,7 +111,7 @@ macro_rules! exported {
                 $crate::sys::kernel_calls::call(move || -> $returned { $body })
             }
 
-            // The signature is that of the header.
+            // Checks that the signature is the one of the header.
             const _: () = {
                 if true {
                     $crate::sys::kernel_calls::header::$name
@@ -125,7 +126,7 @@ pub(crate) use exported;
 
 // ----- parameters ----------------------------------------------------------------------------------
 
-/// A value that means nothing but itself.
+/// A parameter that is passed on as it is.
 pub(crate) struct Plain<T>(PhantomData<T>);
 
 impl<T> Plain<T> {
@@ -137,7 +138,7 @@ impl<T> Plain<T> {
     }
 }
 
-/// An offset in a registered address space.
+/// A parameter that is an offset in a registered address space.
 pub(crate) struct Offset;
 
 impl Offset {
@@ -149,7 +150,7 @@ impl Offset {
     }
 }
 
-/// The address of something, which is only compared.
+/// A parameter that is an address, which is only compared.
 pub(crate) struct Address;
 
 impl Address {
@@ -161,14 +162,14 @@ impl Address {
     }
 }
 
-/// A reference to something that was handed out as a pointer: `EBADF` for none.
+/// A parameter that is a handle of an object: `EBADF` for a null or invalid handle.
 pub(crate) struct Handle<T>(PhantomData<T>);
 
 impl<T: Send + Sync> Handle<T> {
     /// # Safety
     ///
-    /// `pointer` is null, `(T *)-1`, or [`handle_of`] an `Arc` of which a reference exists until this
-    /// has returned.
+    /// `pointer` is null, `(T *)-1`, or [`handle_of`] an `Arc`. A reference to that `Arc` exists
+    /// until this has returned.
     pub(crate) unsafe fn from_raw<R>(pointer: *mut R) -> Result<Arc<T>> {
         if pointer.is_null() || pointer.addr() == usize::MAX {
             return Err(EBADF);
@@ -178,23 +179,23 @@ impl<T: Send + Sync> Handle<T> {
     }
 }
 
-/// As what something is handed out. The pointer owns nothing.
+/// Returns the handle of an object, which owns no reference.
 pub(crate) fn handle_of<T, R>(value: &Arc<T>) -> *mut R {
     Arc::as_ptr(value).cast_mut().cast()
 }
 
-/// Memory of who calls.
+/// A parameter that is a range of the caller's memory.
 pub(crate) struct Memory {
     start: *mut ffi::c_void,
-    /// None if it was negative.
+    /// Length in bytes; `None` if it was negative.
     len: Option<usize>,
 }
 
 impl Memory {
     /// # Safety
     ///
-    /// Where [`Memory::kernel`] or [`Memory::either`] take it for memory of the kernel, `len` bytes at
-    /// `start` are, and stay so as long as the call is documented to use them.
+    /// If [`Memory::kernel`] or [`Memory::either`] treat it as kernel memory, the `len` bytes at
+    /// `start` are kernel memory. They stay so as long as the documentation of the call says.
     pub(crate) unsafe fn from_raw(start: *mut ffi::c_void, len: impl TryInto<usize>) -> Self {
         Self {
             start,
@@ -202,22 +203,23 @@ impl Memory {
         }
     }
 
-    /// How many bytes: `EINVAL` if that was negative.
+    /// Returns the length in bytes; `EINVAL` if it was negative.
     pub(crate) fn len(&self) -> Result<usize> {
         self.len.ok_or(EINVAL)
     }
 
     fn is_of_process(&self) -> Result<bool> {
-        // SAFETY: It only compares addresses.
+        // SAFETY: The helper only compares addresses.
         Ok(unsafe { own::scif_helper_access_ok(self.start, self.len()?) })
     }
 
-    /// It is the kernel's: `EINVAL` where it can't be.
+    /// Returns the range as kernel memory; `EINVAL` if the address belongs to a process.
     pub(crate) fn kernel(&self) -> Result<Buffer> {
         self.owned_by_kernel(true)
     }
 
-    /// It is the kernel's, or that of the calling process: `EINVAL` where it can't be.
+    /// Returns the range as memory of the kernel or of the calling process, as `of_kernel` says;
+    /// `EINVAL` if the address contradicts that.
     pub(crate) fn owned_by_kernel(&self, of_kernel: bool) -> Result<Buffer> {
         if self.is_of_process()? == of_kernel {
             return Err(EINVAL);
@@ -231,17 +233,17 @@ impl Memory {
         })
     }
 
-    /// It is where its address says: of the calling process, or of the kernel.
+    /// Returns the range as memory of the calling process or of the kernel, as its address says.
     pub(crate) fn either(&self) -> Result<Buffer> {
         self.owned_by_kernel(!self.is_of_process()?)
     }
 }
 
-/// A value that who calls has put somewhere.
+/// A parameter that points to a value of the caller.
 pub(crate) struct In<T>(PhantomData<T>);
 
 impl<T> In<T> {
-    /// The value; `EINVAL` for no pointer.
+    /// Returns the value; `EINVAL` for a null pointer.
     ///
     /// # Safety
     ///
@@ -255,7 +257,7 @@ impl<T> In<T> {
     }
 }
 
-/// Where a result goes.
+/// A parameter that points to a place for a result.
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
@@ -266,7 +268,7 @@ impl<T> Out<T> {
         Self(pointer)
     }
 
-    /// `EINVAL` if there is no place for it: to be asked before anything is done.
+    /// Returns `EINVAL` if there is no place for the result. Call this before anything is done.
     pub(crate) fn check(&self) -> Result {
         if self.0.is_null() {
             return Err(EINVAL);
@@ -274,7 +276,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Puts the result there, if there is a place for it.
+    /// Writes the result, if there is a place for it.
     pub(crate) fn write(&self, value: T) {
         if !self.0.is_null() {
             // SAFETY: By the contract of `from_raw`.
@@ -283,14 +285,14 @@ impl<T> Out<T> {
     }
 }
 
-/// Where several results go.
+/// A parameter that points to a place for several results.
 pub(crate) struct OutArray<T> {
     start: *mut T,
     len: usize,
 }
 
 impl<T: Copy> OutArray<T> {
-    /// `EINVAL` if the number is negative.
+    /// Takes a place for `len` results; `EINVAL` if `len` is negative.
     ///
     /// # Safety
     ///
@@ -300,7 +302,7 @@ impl<T: Copy> OutArray<T> {
         Ok(Self { start, len })
     }
 
-    /// Puts values there, as many as there is room for.
+    /// Writes as many values as there is room for.
     pub(crate) fn write(&self, values: &[T]) {
         if self.start.is_null() {
             return;
@@ -312,7 +314,7 @@ impl<T: Copy> OutArray<T> {
     }
 }
 
-/// What somebody waits for in `scif_poll`.
+/// A parameter that points to the entries of a caller of `scif_poll`.
 pub(crate) struct Entries<T> {
     start: *mut scif_pollepd,
     len: usize,
@@ -322,8 +324,8 @@ pub(crate) struct Entries<T> {
 impl<T: Send + Sync> Entries<T> {
     /// # Safety
     ///
-    /// `start` is null or valid for `len` entries until the call has returned, and each handle in them
-    /// is one for [`Handle`].
+    /// `start` is null, or valid for `len` entries until the call has returned. Each handle in the
+    /// entries fulfils the contract of [`Handle`].
     pub(crate) unsafe fn from_raw(start: *mut scif_pollepd, len: ffi::c_uint) -> Self {
         Self {
             start,
@@ -332,7 +334,7 @@ impl<T: Send + Sync> Entries<T> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -345,7 +347,7 @@ impl<T: Send + Sync> Entries<T> {
         Ok(unsafe { self.start.add(index) })
     }
 
-    /// One of them: what is waited on, and for which events; `EBADF` for no handle.
+    /// Returns the object of an entry and its requested events; `EBADF` if it has no valid handle.
     pub(crate) fn get(&self, index: usize) -> Result<(Arc<T>, u32)> {
         // SAFETY: By the contract of `from_raw`.
         let (entry, handle) = unsafe {
@@ -355,7 +357,7 @@ impl<T: Send + Sync> Entries<T> {
         Ok((handle, u32::from(entry.events as u16)))
     }
 
-    /// Says what has happened.
+    /// Stores the events that have happened in an entry.
     pub(crate) fn set(&self, index: usize, events: u32) {
         if let Ok(entry) = self.at(index) {
             // SAFETY: By the contract of `from_raw`.
@@ -366,18 +368,20 @@ impl<T: Send + Sync> Entries<T> {
 
 // ----- results -------------------------------------------------------------------------------------
 
-/// How a result becomes one of C.
+/// A result of Rust that can be converted to the result of a C function.
 pub(crate) trait Returned<R> {
     fn into_raw(self) -> R;
 }
 
-/// Does what a function does that other modules call; for [`exported`].
+/// Runs the body of a function that other modules call, for [`exported`].
+/// Context: may sleep.
 pub(crate) fn call<T: Returned<R>, R>(body: impl FnOnce() -> T) -> R {
     kernel::task::might_sleep();
     body().into_raw()
 }
 
-/// What other modules are told of an error: no call is begun anew for them after a signal.
+/// Returns the error that other modules get: the kernel does not restart their calls after a
+/// signal.
 pub(crate) fn told(error: Error) -> Error {
     match error {
         ERESTARTSYS => EINTR,
@@ -420,7 +424,7 @@ impl Returned<()> for () {
     fn into_raw(self) {}
 }
 
-// ----- what is handed out and has a layout ---------------------------------------------------------
+// ----- results with a layout -----------------------------------------------------------------------
 
 /// A `struct scif_range`, and the arrays that it points to.
 pub(crate) struct PageList {
@@ -429,13 +433,14 @@ pub(crate) struct PageList {
     _mapped: KVVec<*mut ffi::c_void>,
 }
 
-// SAFETY: The pointers are to memory of this.
+// SAFETY: The pointers are to memory that this owns.
 unsafe impl Send for PageList {}
-// SAFETY: Nothing is changed through `&self`.
+// SAFETY: No method changes anything through `&self`.
 unsafe impl Sync for PageList {}
 
 impl PageList {
-    /// Pages at these physical addresses, and at these of the kernel. May sleep.
+    /// Makes a list of pages with their physical addresses and their addresses in the kernel.
+    /// Context: may sleep.
     pub(crate) fn new(
         mut physical: KVVec<u64>,
         mut mapped: KVVec<*mut ffi::c_void>,
@@ -455,7 +460,7 @@ impl PageList {
         })
     }
 
-    /// As what it is handed out.
+    /// Returns the pointer that the caller gets.
     pub(crate) fn as_raw(&self) -> *mut scif_range {
         core::ptr::from_ref::<scif_range>(&self.range).cast_mut()
     }

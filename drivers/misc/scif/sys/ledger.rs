@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which process has how many pages pinned, for people.
+//! A ledger of the pages that each process has pinned, for people.
 //!
-//! What `pin.rs` charges is written down here by address space, which stays known until all of it is
-//! given back: that may be long after its process has ended.
+//! `pin.rs` records its charges here by address space. An account stays until all its pages are
+//! given back, possibly long after its process has ended.
 
 use super::{
     current::Identity,
@@ -21,19 +21,20 @@ use kernel::{
     },
 };
 
-/// What one process has.
+/// The account of one process.
 pub(crate) struct Account {
-    /// As it was when it began to pin.
+    /// Identity of the process when it began to pin.
     pub(crate) process: Identity,
     pub(crate) pages: Atomic<usize>,
 }
 
-/// The accounts, by the address of the address space: whoever has a share of one keeps the `Mm` from being freed, so
-/// that no other has its address.
+/// A table of accounts by the address of the address space. A share of an account keeps the `Mm`
+/// from being freed, so no other `Mm` has the same address.
 pub(crate) type Ledger = SharedTable<usize, Account>;
 
 impl Account {
-    /// That of the calling process, whose address space this is. May sleep.
+    /// Returns a share of the account of the calling process, whose address space is `mm`.
+    /// Context: may sleep.
     pub(super) fn of_caller(ledger: &Arc<Ledger>, mm: &Mm) -> Result<Share<usize, Self>> {
         ledger.join_or_make(mm.as_raw().addr(), || {
             Ok(Self {

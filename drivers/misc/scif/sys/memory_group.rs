@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory cgroups: who pays for what is allocated on behalf of a process, by others or later.
+//! Memory cgroups, which pay for memory that is allocated later or by another task on behalf of a
+//! process.
 //!
-//! A thread of the kernel has no memory cgroup, so what it allocates is nobody's unless it says whose.
+//! A kernel thread has no memory cgroup, so its allocations are charged to none unless it names
+//! one.
 //!
 //! C header: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h)
 
@@ -13,7 +15,8 @@ use kernel::{
 
 use super::bindings as own;
 
-/// The memory cgroup of a process; that of nobody for a thread of the kernel, and where there are none.
+/// The memory cgroup of a process. It is null for a kernel thread, and on kernels without memory
+/// cgroups.
 ///
 /// # Invariants
 ///
@@ -22,27 +25,30 @@ pub(crate) struct MemoryGroup {
     group: *mut c_void,
 }
 
-// SAFETY: A reference to a memory cgroup may be used, and given back, by any thread.
+// SAFETY: Any thread may use a reference to a memory cgroup, and give it back.
 unsafe impl Send for MemoryGroup {}
-// SAFETY: As above; nothing is changed through `&self`.
+// SAFETY: As above. No method changes anything through `&self`.
 unsafe impl Sync for MemoryGroup {}
 
 impl MemoryGroup {
-    /// That of the calling task.
+    /// Returns the memory cgroup of the calling task.
     pub(crate) fn current() -> Self {
-        // INVARIANT: The function returns null, or a reference.
+        // INVARIANT: The helper returns null or a reference.
         Self {
             // SAFETY: No preconditions in a task.
             group: unsafe { own::scif_helper_current_memcg() },
         }
     }
 
-    /// Has it pay for what `f` allocates with `GFP_KERNEL_ACCOUNT`, or [`without_waiting`], whichever task this is.
+    /// Calls `f`, and makes this group pay for what `f` allocates with `GFP_KERNEL_ACCOUNT` or
+    /// [`without_waiting`], whichever task calls.
     pub(crate) fn pays_for<R>(&self, f: impl FnOnce() -> R) -> R {
-        // SAFETY: By the type invariant; it is the task's until this returns, and is kept as long.
+        // SAFETY: By the type invariant. The group is the task's until this returns, and is kept as
+        // long.
         let before = unsafe { own::scif_helper_set_active_memcg(self.group) };
         let result = f();
-        // SAFETY: It was the task's before, so somebody keeps it, or it is null.
+        // SAFETY: `before` was the task's active group until now, so it is null or has another
+        // owner.
         unsafe { own::scif_helper_set_active_memcg(before) };
         result
     }
@@ -55,8 +61,8 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Returns flags for memory that a group pays for, and that is not waited for. Who works for all users must not have them
-/// wait for a group that is full.
+/// Returns flags for memory that a group pays for, without waiting for memory. Code that works for
+/// all users must not make them wait for a full group.
 pub(crate) fn without_waiting() -> Flags {
     GFP_NOWAIT | (GFP_KERNEL_ACCOUNT & !GFP_KERNEL)
 }

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! News of changes to a part of a process' address space.
+//! Notification of changes to a range of a process' address space.
 //!
-//! Who keeps pages of a process for longer than a call has to hear when the process maps something
-//! else in their place, or nothing: the pages it keeps would no longer be those that the process
-//! sees. A [`Watch`] says so.
+//! Some callers keep pages of a process for longer than a call. Meanwhile the process may map
+//! something else in their place, or unmap them. Then the kept pages are no longer the pages that
+//! the process sees. A [`Watch`] tells its owner of this.
 //!
 //! # Invariants
 //!
-//! From the return of [`Watch::begin`] until the next one, [`Watch::is_unchanged`] is true only as
-//! long as nothing in the range has been unmapped, replaced, moved or protected otherwise. It is
-//! false before the system call that changes it returns, so whoever pins pages between `begin` and
-//! a look at `is_unchanged` has the pages that the process has. It may become false without a
-//! reason that the process would know of: `fork`, migration and reclaim are changes, too.
+//! Between one return of [`Watch::begin`] and the next, [`Watch::is_unchanged`] returns true only
+//! while nothing in the range has been unmapped, replaced, moved or protected differently. It
+//! returns false before the system call that changes the range returns. So a caller that pins pages
+//! after `begin`, and then sees `is_unchanged` return true, has the pages that the process has.
+//!
+//! It may return false without a reason that the process knows of: `fork`, migration and reclaim
+//! are changes, too.
 //!
 //! # Lock order
 //!
-//! [`Changed::changed`] is called from inside the memory management, which may hold any of its
-//! locks and may be reclaiming memory: a lock that it takes must never be held while memory is
-//! allocated, or while a `Watch` is made, begun or dropped. `Watch::begun_at` is a leaf.
+//! The memory management calls [`Changed::changed`]. It may hold any of its locks, and may be
+//! reclaiming memory. So a lock that `changed` takes must never be held while memory is allocated,
+//! or while a `Watch` is created, begun or dropped. `Watch::begun_at` is a leaf.
 //!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
 
@@ -32,35 +34,38 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Who is told of a change.
+/// A listener that is told of a change.
 pub(crate) trait Changed: Send + Sync + 'static {
-    /// The range has changed for the first time since [`Watch::begin`], or is about to. See the
-    /// head of this file for the context: it must not sleep, and not wait for memory.
+    /// Takes note that the range has changed, or is about to, for the first time since
+    /// [`Watch::begin`].
+    /// Context: inside the memory management, with any of its locks held. It must not sleep, and
+    /// must not wait for memory.
     fn changed(&self);
 }
 
-/// A range of addresses of a process that is watched; see the head of the file.
+/// A watched range of addresses of a process.
 ///
-/// Dropping it waits for calls of [`Changed::changed`] that are running, and for changes of the
-/// address space that are going on: it may sleep. It does not keep the process from exiting.
+/// The drop waits for running calls of [`Changed::changed`], and for changes of the address space
+/// that are in progress, so it may sleep. A watch does not keep the process from exiting.
 ///
 /// # Invariants
 ///
-/// `subscription` is registered, and is removed in `Drop` and nowhere else.
+/// `subscription` is registered, and only `Drop` removes it.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Watch<T: Changed> {
-    /// What `mmu_interval_read_begin` has said: any change gives the range another number.
+    /// Sequence number from `mmu_interval_read_begin`. Any change gives the range another number.
     #[pin]
     begun_at: SpinLock<c_ulong>,
     listener: T,
-    // Last: the callback may come as soon as this has been made, and uses the others.
+    // Initialised last: the callback may run as soon as the subscription is registered, and uses
+    // the other fields.
     #[pin]
     subscription: Opaque<own::mmu_interval_notifier>,
 }
 
-// SAFETY: A subscription may be used and removed by any thread.
+// SAFETY: Any thread may use and remove a subscription.
 unsafe impl<T: Changed> Send for Watch<T> {}
-// SAFETY: What changes after the initialisation is protected by `begun_at` or by the C side.
+// SAFETY: `begun_at` or the C side protect everything that changes after the initialisation.
 unsafe impl<T: Changed> Sync for Watch<T> {}
 
 impl<T: Changed> Watch<T> {
@@ -70,12 +75,17 @@ impl<T: Changed> Watch<T> {
         invalidate_finish: None,
     };
 
-    /// Watches `len` bytes of the calling process from `address` on. May sleep.
+    /// Watches `len` bytes of the calling process from `address` on.
     ///
-    /// `EINVAL` if that is no range, `EFAULT` for a kernel thread.
+    /// # Errors
+    ///
+    /// - `EINVAL`: the range is empty or overflows.
+    /// - `EFAULT`: the caller is a kernel thread.
+    ///
+    /// Context: may sleep.
     pub(crate) fn new(address: usize, len: usize, listener: T) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            // Until it is begun, nothing is promised: no range has this number.
+            // No range has this number, so `is_unchanged` is false before the first `begin`.
             begun_at <- new_spinlock!(0, "Watch::begun_at"),
             listener,
             subscription <- Opaque::try_ffi_init(
@@ -85,8 +95,8 @@ impl<T: Changed> Watch<T> {
                     }
                     let task = current!();
                     let mm = task.mm().ok_or(EFAULT)?;
-                    // SAFETY: `subscription` is pinned and valid for writes; the address space
-                    // has a user, which is this task; the operations live for ever.
+                    // SAFETY: `subscription` is pinned and valid for writes. The address space has
+                    // a user, which is this task. The operations are static.
                     to_result(unsafe {
                         own::mmu_interval_notifier_insert(
                             subscription,
@@ -101,36 +111,39 @@ impl<T: Changed> Watch<T> {
         }? Error)
     }
 
-    /// Begins anew: from now on changes count. Waits for those that are going on; may sleep.
+    /// Restarts the watch: only changes from now on count. Waits for changes that are in progress.
+    /// Context: may sleep.
     pub(crate) fn begin(&self) {
-        // SAFETY: By the type invariant it is registered.
+        // SAFETY: By the type invariant the subscription is registered.
         let sequence = unsafe { own::mmu_interval_read_begin(self.subscription.get()) };
         *self.begun_at.lock() = sequence;
     }
 
-    /// Whether nothing has changed since [`Self::begin`]. Any context but interrupts.
+    /// Returns whether nothing has changed since [`Self::begin`].
+    /// Context: any but interrupts.
     pub(crate) fn is_unchanged(&self) -> bool {
         let begun_at = self.begun_at.lock();
         self.is_unchanged_since(*begun_at)
     }
 
-    /// Whether the range still has this number; the caller has `begun_at` locked.
+    /// Returns whether the range still has this number. The caller holds `begun_at`.
     fn is_unchanged_since(&self, sequence: c_ulong) -> bool {
-        // SAFETY: By the type invariant it is registered; the callback holds the same lock.
+        // SAFETY: By the type invariant the subscription is registered. The callback holds the same
+        // lock.
         !unsafe { own::scif_helper_mmu_interval_read_retry(self.subscription.get(), sequence) }
     }
 
     /// # Safety
     ///
-    /// `subscription` is that of a `Watch`, which stays while this runs.
+    /// `subscription` belongs to a `Watch`, which exists while this runs.
     unsafe extern "C" fn invalidate(
         subscription: *mut own::mmu_interval_notifier,
         _range: *const own::mmu_notifier_range,
         sequence: c_ulong,
     ) -> bool {
         let subscription: *mut Opaque<own::mmu_interval_notifier> = subscription.cast();
-        // SAFETY: By the contract of this function. All other fields were initialised before
-        // the subscription was made, and are dropped after it was removed.
+        // SAFETY: By the contract of this function. All other fields were initialised before the
+        // subscription was registered, and are dropped after its removal.
         let this = unsafe { &*container_of!(subscription, Self, subscription) };
         let begun_at = this.begun_at.lock();
         let first = this.is_unchanged_since(*begun_at);
@@ -140,7 +153,7 @@ impl<T: Changed> Watch<T> {
         if first {
             this.listener.changed();
         }
-        // It never has to sleep, so it never has to be asked again.
+        // `changed` never sleeps, so this call never has to be repeated.
         true
     }
 }
@@ -148,7 +161,7 @@ impl<T: Changed> Watch<T> {
 #[pinned_drop]
 impl<T: Changed> PinnedDrop for Watch<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered, and nobody else removes it.
+        // SAFETY: By the type invariant the subscription is registered, and only this removes it.
         unsafe { own::mmu_interval_notifier_remove(self.subscription.get()) };
     }
 }
@@ -178,12 +191,12 @@ mod tests {
     }
 
     fn unmap(address: usize, pages: usize) -> Result {
-        // SAFETY: Nobody uses the memory of the test's thread but the test.
+        // SAFETY: Only the test uses the memory of its thread.
         to_result(unsafe { bindings::vm_munmap(address, pages * PAGE_SIZE) })
     }
 
     #[test]
-    fn unmapping_is_a_change() -> Result {
+    fn unmap_inside_the_watched_range_is_reported_once() -> Result {
         let address = map_pages(4, true)?;
         let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         let watch = KBox::try_pin_init(
@@ -194,13 +207,13 @@ mod tests {
         watch.begin();
         assert!(watch.is_unchanged());
 
-        // Beside the range.
+        // Changes beside the range.
         unmap(address, 1)?;
         unmap(address + 3 * PAGE_SIZE, 1)?;
         assert!(watch.is_unchanged());
         assert_eq!(count.load(Relaxed), 0);
 
-        // In it: told once, until it is begun again.
+        // Changes in the range are reported once, until the next `begin`.
         unmap(address + 2 * PAGE_SIZE, 1)?;
         assert!(!watch.is_unchanged());
         unmap(address + PAGE_SIZE, 1)?;
@@ -212,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_not_watched() -> Result {
+    fn watch_of_an_invalid_range_is_refused() -> Result {
         let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         for (address, len) in [(PAGE_SIZE, 0), (usize::MAX, 2)] {
             let made =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel tells of: sleep and the end of the machine, modules that go, drivers that are unbound.
+//! Notifications by the kernel: sleep and shutdown, unloaded modules, and drivers that are being
+//! unbound.
 //!
 //! C headers: [`include/linux/notifier.h`](srctree/include/linux/notifier.h),
 //! [`include/linux/suspend.h`](srctree/include/linux/suspend.h),
@@ -22,22 +23,23 @@ use super::{
     dma_map::raw, //
 };
 
-/// What has happened, or is about to.
+/// An event that has happened, or is about to.
 #[derive(Clone, Copy)]
 pub(crate) enum Event<'a> {
-    /// The machine is about to sleep, or to be replaced by one that slept on a disk. Processes run, and
+    /// The machine is about to sleep, or to be replaced by an image from disk. Processes run, and
     /// drivers work.
     Sleeps,
-    /// It has woken up, or did not sleep after all: drivers work again.
+    /// The machine has woken up, or did not sleep after all. Drivers work again.
     Woke {
-        /// Devices may have been without power, and have the state after a reset.
+        /// Whether devices may have lost power, and have their state after a reset.
         was_off: bool,
     },
     /// The machine reboots or stops, or another kernel is started.
     Ends,
-    /// A module has run its exit function, or its init function has failed; its memory is still there.
+    /// A module has run its exit function, or its init function has failed. Its memory still
+    /// exists.
     ModuleGone {
-        /// The address of its `struct module`.
+        /// The address of the module's `struct module`.
         module: usize,
         name: &'a CStr,
     },
@@ -45,24 +47,25 @@ pub(crate) enum Event<'a> {
     Unbinds,
 }
 
-/// A chain of notifiers that the kernel has. It calls one at a time; each may sleep.
+/// A notifier chain of the kernel. It calls one notifier at a time, and each may sleep.
 pub(crate) enum Chain {
-    /// [`Event::Sleeps`] and [`Event::Woke`].
+    /// Reports [`Event::Sleeps`] and [`Event::Woke`].
     Sleep,
-    /// [`Event::Ends`].
+    /// Reports [`Event::Ends`].
     End,
-    /// [`Event::ModuleGone`].
+    /// Reports [`Event::ModuleGone`].
     Modules,
-    /// [`Event::Unbinds`] of this device.
+    /// Reports [`Event::Unbinds`] of this device.
     Driver(ARef<Device>),
 }
 
 impl Chain {
-    /// Adds a notifier. May sleep.
+    /// Adds a notifier.
+    /// Context: may sleep.
     ///
     /// # Safety
     ///
-    /// `notifier` is pinned and initialised, and stays so until it was removed.
+    /// `notifier` is pinned and initialised, and stays so until it is removed.
     unsafe fn add(&self, notifier: *mut bindings::notifier_block) -> Result {
         // SAFETY: By the contract of this function; a device stays on its bus.
         to_result(unsafe {
@@ -77,14 +80,14 @@ impl Chain {
         })
     }
 
-    /// Removes a notifier: none of its calls runs any more when this returns, and none comes later. May
-    /// sleep.
+    /// Removes a notifier. When this returns, no call of it is running, and none comes later.
+    /// Context: may sleep.
     ///
     /// # Safety
     ///
     /// `notifier` was added to this chain.
     unsafe fn remove(&self, notifier: *mut bindings::notifier_block) {
-        // SAFETY: By the contract of this function. All of them hold a semaphore around each call.
+        // SAFETY: By the contract of this function. Every chain holds a semaphore around each call.
         let _ = unsafe {
             match self {
                 Self::Sleep => own::scif_helper_unregister_pm_notifier(notifier),
@@ -97,11 +100,12 @@ impl Chain {
         };
     }
 
-    /// What a call means, if anything.
+    /// Returns the event that a call of a notifier reports, if any.
     ///
     /// # Safety
     ///
-    /// A notifier of this chain was called with these; the event is used during the call only.
+    /// A notifier of this chain was called with these arguments. The event is used during the call
+    /// only.
     unsafe fn event<'a>(&self, event: c_ulong, data: *mut c_void) -> Option<Event<'a>> {
         let event = u32::try_from(event).unwrap_or(0);
         match self {
@@ -134,10 +138,10 @@ impl Chain {
     }
 }
 
-/// Who is told.
+/// A callback for events.
 pub(crate) type Told = KBox<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// Has somebody told of the events of a chain, until it is dropped.
+/// A registration of a callback for the events of a chain, until it is dropped.
 ///
 /// # Invariants
 ///
@@ -146,25 +150,27 @@ pub(crate) type Told = KBox<dyn Fn(Event<'_>) + Send + Sync>;
 pub(crate) struct Watch {
     chain: Chain,
     told: Told,
-    // Last: the callback may come as soon as this has been made, and uses the others.
+    // Initialised last: the callback may run as soon as the notifier is added, and uses the other
+    // fields.
     #[pin]
     notifier: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: A notifier may be removed by another thread than the one that added it.
+// SAFETY: Any thread may remove a notifier, whichever thread added it.
 unsafe impl Send for Watch {}
-// SAFETY: Nothing is done through `&self` but telling `told`, which is `Sync`.
+// SAFETY: `&self` only allows calls of `told`, which is `Sync`.
 unsafe impl Sync for Watch {}
 
 impl Watch {
-    /// Begins to tell. May sleep.
+    /// Begins to report events to `told`.
+    /// Context: may sleep.
     pub(crate) fn new(chain: Chain, told: Told) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 chain,
                 told,
                 notifier <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
-                    // INVARIANT: It is in the chain when this returns without an error.
+                    // INVARIANT: The notifier is in the chain when this returns without an error.
                     //
                     // SAFETY: `slot` is pinned and valid for writes, and stays so until `drop` has
                     // removed it.
@@ -183,15 +189,16 @@ impl Watch {
 
     /// # Safety
     ///
-    /// `notifier` is that of a `Watch`, which stays while this runs; the others are what its chain passes.
+    /// `notifier` belongs to a `Watch`, which exists while this runs. The other arguments come from
+    /// its chain.
     unsafe extern "C" fn notify(
         notifier: *mut bindings::notifier_block,
         event: c_ulong,
         data: *mut c_void,
     ) -> c_int {
         let notifier: *mut Opaque<bindings::notifier_block> = notifier.cast();
-        // SAFETY: By the contract of this function. The others were initialised before the notifier was
-        // added, and are dropped after it was removed.
+        // SAFETY: By the contract of this function. The other fields were initialised before the
+        // notifier was added, and are dropped after its removal.
         let this = unsafe { &*container_of!(notifier, Self, notifier) };
         // SAFETY: By the contract of this function.
         if let Some(event) = unsafe { this.chain.event(event, data) } {
@@ -204,7 +211,7 @@ impl Watch {
 #[pinned_drop]
 impl PinnedDrop for Watch {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it was added.
+        // SAFETY: By the type invariant the notifier was added.
         unsafe { self.chain.remove(self.notifier.get()) };
     }
 }

@@ -32,40 +32,46 @@ use crate::LocalModule;
 
 /// A driver of the devices on the NTB bus.
 pub(crate) trait Client: Send + Sync + Sized + 'static {
-    /// What all devices of the client share; it is given to the [`Registration`].
+    /// Data that all devices of the client share, passed to the [`Registration`].
     type Context: Send + Sync + 'static;
 
-    /// A device has come. May sleep.
+    /// Handles a new device.
     ///
-    /// No event is delivered before this has returned, so it only prepares; the link is enabled in
-    /// [`Client::start`].
+    /// No event is delivered before this has returned, so this only prepares. [`Client::start`]
+    /// enables the link.
+    /// Context: may sleep.
     fn probe(context: &Self::Context, device: NtbDevice) -> Result<Arc<Self>>;
 
-    /// Events are delivered from now on. May sleep. After an error [`Client::remove`] is called.
+    /// Starts the client: events are delivered from now on. After an error, [`Client::remove`] is
+    /// called.
     ///
-    /// The link may have been up before it was enabled here, and then some hardware raises no event:
-    /// look at [`NtbDevice::link_is_up`] once.
+    /// If the link was up before it was enabled here, some hardware raises no event. So check
+    /// [`NtbDevice::link_is_up`] once.
+    /// Context: may sleep.
     fn start(this: ArcBorrow<'_, Self>) -> Result;
 
-    /// The device is going: no event is delivered any more. May sleep.
+    /// Handles the removal of the device; no event is delivered any more.
     ///
     /// The unbinding of the hardware's driver waits until the [`NtbDevice`] is dropped, so drop it
     /// soon.
+    /// Context: may sleep.
     fn remove(this: Arc<Self>);
 
-    /// The link has gone up or down. Called with interrupts off and a spinlock of the device held:
-    /// it must not sleep, and takes only locks that are safe in hard interrupts.
+    /// Takes note that the link has gone up or down.
+    /// Context: interrupts off, a spinlock of the device held. It must not sleep, and takes only
+    /// locks that are safe in hard interrupts.
     fn link_event(this: ArcBorrow<'_, Self>);
 
-    /// Doorbells that belong to this vector have been rung. A hard interrupt; as
-    /// [`Client::link_event`]. Calls for one device do not overlap.
+    /// Handles doorbells of this vector. Calls for one device do not overlap.
+    /// Context: hard interrupt, as [`Client::link_event`].
     fn db_event(this: ArcBorrow<'_, Self>, vector: u32);
 
-    /// Messages have come. As [`Client::link_event`].
+    /// Handles the arrival of messages.
+    /// Context: as [`Client::link_event`].
     fn msg_event(this: ArcBorrow<'_, Self>);
 }
 
-/// A registered [`Client`]; dropping it removes the client from all devices.
+/// A registered [`Client`], which is removed from all devices on drop.
 ///
 /// # Invariants
 ///
@@ -73,26 +79,26 @@ pub(crate) trait Client: Send + Sync + Sized + 'static {
 #[pin_data(PinnedDrop)]
 pub(crate) struct Registration<T: Client> {
     context: T::Context,
-    // After the context: devices are probed as soon as this has been made. They are removed in
-    // `drop`, so before the context is dropped.
+    // Initialised after the context, since devices are probed as soon as the client is registered.
+    // `drop` removes them, and so before the context is dropped.
     #[pin]
     client: Opaque<own::ntb_client>,
 }
 
-// SAFETY: A client may be unregistered by another thread than the one that registered it.
+// SAFETY: Any thread may unregister a client, whichever thread registered it.
 unsafe impl<T: Client> Send for Registration<T> {}
-// SAFETY: Nothing is done through `&self` but reading the context, which is `Sync`.
+// SAFETY: `&self` only allows reading the context, which is `Sync`.
 unsafe impl<T: Client> Sync for Registration<T> {}
 
 impl<T: Client> Registration<T> {
-    /// Registers the client, and probes all devices that are there.
+    /// Registers the client, and probes all existing devices.
     pub(crate) fn new(name: &'static CStr, context: T::Context) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
             context,
             client <- Opaque::try_ffi_init(move |slot: *mut own::ntb_client| {
-                // SAFETY: `slot` is valid for writes. `__ntb_register_client` clears `drv` itself,
-                // it reads `ops` only.
+                // SAFETY: `slot` is valid for writes. `__ntb_register_client` only reads `ops`, and
+                // clears `drv` itself.
                 unsafe {
                     (&raw mut (*slot).ops).write(own::ntb_client_ops {
                         probe: Some(Self::probe_callback),
@@ -100,7 +106,7 @@ impl<T: Client> Registration<T> {
                     });
                 }
                 let module = this_module::<LocalModule>().as_ptr();
-                // INVARIANT: It is registered when this returns 0.
+                // INVARIANT: The client is registered when this returns 0.
                 //
                 // SAFETY: `slot` is pinned and stays valid until `drop` has unregistered it; `name`
                 // is static.
@@ -119,29 +125,30 @@ impl<T: Client> Registration<T> {
 
     /// # Safety
     ///
-    /// `client` is that of a registration, which is not dropped during this call, and `ntb` is a
-    /// device on the bus that stays valid during this call.
+    /// `client` belongs to a registration, which is not dropped during this call. `ntb` is a device
+    /// on the bus that stays valid during this call.
     unsafe extern "C" fn probe_callback(
         client: *mut own::ntb_client,
         ntb: *mut own::ntb_dev,
     ) -> c_int {
         from_result(|| {
             let client: *mut Opaque<own::ntb_client> = client.cast();
-            // SAFETY: By the contract of this function. The registration itself may still be in the
-            // making, so there is no reference to all of it.
+            // SAFETY: By the contract of this function. The registration may not be complete yet,
+            // so this creates no reference to all of it.
             let shared = unsafe { &(*container_of!(client, Self, client)).context };
-            // SAFETY: The bus passes a valid device, that stays so during this call.
+            // SAFETY: The bus passes a valid device, which stays so during this call.
             let device = unsafe { NtbDevice::get(ntb) }?;
             let this = T::probe(shared, device)?;
             let context = Arc::into_raw(this.clone());
 
-            // SAFETY: `ntb` is valid, the operations are static. `context` owns a reference that is
-            // given back after `ntb_clear_ctx`, so it is valid in every callback.
+            // SAFETY: `ntb` is valid, and the operations are static. `context` owns a reference
+            // that is given back after `ntb_clear_ctx`, so it is valid in every callback.
             let result = to_result(unsafe {
                 own::ntb_set_ctx(ntb, context.cast_mut().cast(), &Self::CONTEXT_OPS)
             });
             if let Err(error) = result {
-                // SAFETY: This is the pointer from `into_raw` above, and nobody has got it.
+                // SAFETY: This is the pointer from `into_raw` above, and it was passed to no other
+                // code.
                 drop(unsafe { Arc::from_raw(context) });
                 T::remove(this);
                 return Err(error);
@@ -159,40 +166,40 @@ impl<T: Client> Registration<T> {
 
     /// # Safety
     ///
-    /// `probe_callback` has succeeded for `ntb`, and this is called once after that.
+    /// `probe_callback` has succeeded for `ntb`, and this is called once afterwards.
     unsafe extern "C" fn remove_callback(_client: *mut own::ntb_client, ntb: *mut own::ntb_dev) {
         // SAFETY: The bus calls this once for a device whose probe has succeeded, so the context is
         // set.
         unsafe { Self::detach(ntb) };
     }
 
-    /// Ends the events and hands the client's data to [`Client::remove`].
+    /// Ends the events, and passes the client's data to [`Client::remove`].
     ///
     /// # Safety
     ///
-    /// `probe_callback` has set the context of `ntb`, and it has not been cleared.
+    /// `probe_callback` has set the context of `ntb`, which has not been cleared since.
     unsafe fn detach(ntb: *mut own::ntb_dev) {
         // SAFETY: `ntb` is valid by the contract of this function.
         let context = unsafe { own::scif_helper_ntb_context(ntb) };
-        // SAFETY: As above. It takes the lock that the callbacks run under, so none of them runs
-        // any more when it returns.
+        // SAFETY: As above. The function takes the lock that callbacks run under, so no callback
+        // runs any more when it returns.
         unsafe { own::ntb_clear_ctx(ntb) };
-        // SAFETY: The context is what `probe_callback` got from `into_raw`.
+        // SAFETY: `probe_callback` has got the context from `into_raw`.
         T::remove(unsafe { Arc::from_raw(context.cast::<T>()) });
     }
 
     /// # Safety
     ///
-    /// `context` is what `probe_callback` has set, and it is not cleared during this call.
+    /// `probe_callback` has set `context`, which is not cleared during this call.
     unsafe extern "C" fn link_event_callback(context: *mut c_void) {
-        // SAFETY: `context` is a `T` that is owned until `ntb_clear_ctx` has returned, and that
-        // waits for this call.
+        // SAFETY: `context` is a `T` that is owned until `ntb_clear_ctx` has returned, which waits
+        // for this call.
         T::link_event(unsafe { ArcBorrow::from_raw(context.cast::<T>()) });
     }
 
     /// # Safety
     ///
-    /// As that of `link_event_callback`.
+    /// The contract is that of `link_event_callback`.
     unsafe extern "C" fn db_event_callback(context: *mut c_void, vector: c_int) {
         // SAFETY: As in `link_event_callback`.
         let this = unsafe { ArcBorrow::from_raw(context.cast::<T>()) };
@@ -201,7 +208,7 @@ impl<T: Client> Registration<T> {
 
     /// # Safety
     ///
-    /// As that of `link_event_callback`.
+    /// The contract is that of `link_event_callback`.
     unsafe extern "C" fn msg_event_callback(context: *mut c_void) {
         // SAFETY: As in `link_event_callback`.
         T::msg_event(unsafe { ArcBorrow::from_raw(context.cast::<T>()) });
@@ -211,8 +218,8 @@ impl<T: Client> Registration<T> {
 #[pinned_drop]
 impl<T: Client> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. When this returns all devices are
-        // removed from the client.
+        // SAFETY: By the type invariant the client is registered. When this returns, all devices
+        // are removed from the client.
         unsafe { own::ntb_unregister_client(self.client.get()) };
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of this node, page by page, as another host or a device may use it for long.
+//! Pages of memory that another host or a device may use for a long time.
 //!
-//! It comes from one of these sources, and nobody who uses it asks which: pages of a process, which
-//! are pinned (see `pin.rs`), pages of the kernel, which somebody lends, or memory of a device
-//! which is mapped in another way. It may be a part of other pages.
+//! The memory has one of these sources, and its users do not depend on which: pinned pages of a
+//! process (`pin.rs`), pages that a kernel client lends, or a device's memory, which is mapped
+//! differently. It may also be a part of other pages.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+//!
+//! This file has more than 500 lines because contracts of `unsafe` blocks stand beside them.
 
 use kernel::{
     bindings,
@@ -43,31 +45,33 @@ use super::{
     },
 };
 
-/// A range of pages, which stay where they are and stay allocated.
+/// A range of pages that stay allocated and do not move.
 ///
-/// Whose they are can still write to them, and so can the peer, at any moment: there is never a Rust
-/// reference into them, and whatever is read here may be different when it is read again.
+/// Their owner and the peer can write to them at any moment. So no Rust reference into them ever
+/// exists, and a second read may return something else.
 pub(crate) struct Pages {
     source: Source,
     writable: bool,
 }
 
-/// Where pages come from, and what keeps them.
+/// The origin of pages, which keeps them.
 enum Source {
     Process(Pinned),
     Kernel(Lent),
     Device(IoMapping, ExtentTable),
-    /// These of other pages, which it keeps.
+    /// A part of other pages, which are kept as a whole.
     Part(Arc<Pages>, ExtentTable),
 }
 
-/// Pages of the kernel. Who has lent them keeps them; a peer that has them mapped may take longer,
-/// so they are not used for anything else before this is dropped, as far as pages have reference
-/// counts (those of `kmalloc` have none).
+/// Pages of the kernel that a client has lent.
+///
+/// The client keeps them, but a peer that has them mapped may use them for longer. So this holds
+/// references, and the pages are not reused before it is dropped. Pages without reference counts,
+/// as those of `kmalloc`, can't be held.
 ///
 /// # Invariants
 ///
-/// There is a reference for each page in `held`.
+/// This owns a reference to each page in `held`.
 struct Lent {
     runs: ExtentTable,
     held: KVVec<*mut bindings::page>,
@@ -79,13 +83,13 @@ impl Lent {
         self.runs
             .entries
             .reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-        // SAFETY: The page is allocated, see below.
+        // SAFETY: The page is allocated: it holds bytes that a client lends.
         let phys = unsafe { own::scif_helper_page_to_phys(page) };
         let extent = Extent::new(phys, PAGE_SIZE as u64).ok_or(EINVAL)?;
         self.runs.add(extent, true).ok_or(EINVAL)?;
-        // SAFETY: The page is allocated: it holds bytes that somebody lends.
+        // SAFETY: The page is allocated: it holds bytes that a client lends.
         if unsafe { own::scif_helper_hold_page(page) } {
-            // INVARIANT: The reference has just been taken. There is room.
+            // INVARIANT: The reference has just been taken, and there is room for it.
             let _ = self.held.push_within_capacity(page);
         }
         Ok(())
@@ -95,7 +99,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         for page in self.held.iter() {
-            // SAFETY: By the type invariant.
+            // SAFETY: By the type invariant this owns the reference.
             unsafe { own::scif_helper_put_page(*page) };
         }
     }
@@ -103,12 +107,13 @@ impl Drop for Lent {
 
 // SAFETY: Pages belong to no thread.
 unsafe impl Send for Pages {}
-// SAFETY: Through `&self` the pages are only read and written by C's copy functions, and the array
-// does not change.
+// SAFETY: Through `&self`, only C's copy functions read and write the pages, and the array does not
+// change.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Pins `count` pages of the calling process, all or none; see [`Pinned::new`].
+    /// Pins `count` pages of the calling process, all or none, as [`Pinned::new`] does.
+    /// Context: may sleep.
     pub(crate) fn pin(
         address: usize,
         count: usize,
@@ -121,15 +126,19 @@ impl Pages {
         })
     }
 
-    /// The pages that hold a range of kernel memory of any alignment, and where it begins in them: memory of
-    /// the page allocator, `kmalloc`, `vmalloc` or a module's own. Nothing is pinned or charged. Who gets
-    /// them keeps to the range: what is around it belongs to others. May sleep.
+    /// Finds the pages that hold a range of kernel memory of any alignment, and its offset in them.
+    ///
+    /// The memory comes from the page allocator, `kmalloc`, `vmalloc` or a module. Nothing is
+    /// pinned or charged. The caller must use only the range, because the rest of the pages belongs
+    /// to others.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: it is empty.
-    /// - `EFAULT`: not all of it is memory.
+    /// - `EINVAL`: the range is empty.
+    /// - `EFAULT`: a part of the range is not memory.
     /// - `ENOMEM`: there is no memory for the list.
+    ///
+    /// Context: may sleep.
     pub(crate) fn around(memory: &KernelRange) -> Result<(Self, usize)> {
         if memory.len() == 0 {
             return Err(EINVAL);
@@ -139,14 +148,14 @@ impl Pages {
         if count > MAX_PAGES {
             return Err(ENOMEM);
         }
-        // INVARIANT: None is held.
+        // INVARIANT: No page is held yet.
         let mut lent = Lent {
             runs: ExtentTable::default(),
             held: KVVec::new(),
         };
         let mut at = memory.address() - offset;
         for _ in 0..count {
-            // SAFETY: The page that this address is in holds bytes of `memory`, which is allocated.
+            // SAFETY: The page at this address holds bytes of `memory`, which is allocated.
             let page = unsafe { own::scif_helper_kernel_page(at as *const c_void) };
             if page.is_null() {
                 return Err(EFAULT);
@@ -161,17 +170,22 @@ impl Pages {
         Ok((pages, offset))
     }
 
-    /// `len` bytes of a device's memory, whole pages at a physical address; EINVAL if they are not, or not
-    /// all in one memory BAR of a PCI device. Nothing keeps the device: who registers its memory sees to it
-    /// that the BAR stays what it is. May sleep.
+    /// Takes `len` bytes of a device's memory at a physical address. Nothing keeps the device: the
+    /// client that registers its memory must make sure that the BAR does not change.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: these are not whole pages, or do not lie in one memory BAR of a PCI device.
+    ///
+    /// Context: may sleep.
     pub(crate) fn of_device(address: u64, len: usize, writable: bool) -> Result<Self> {
         let page = PAGE_SIZE as u64;
         let is_whole_pages = address % page == 0 && len % PAGE_SIZE == 0 && len != 0;
-        // SAFETY: It takes any range.
+        // SAFETY: The helper takes any range.
         if !is_whole_pages || !unsafe { own::scif_helper_is_device_memory(address, len) } {
             return Err(EINVAL);
         }
-        // SAFETY: As just checked.
+        // SAFETY: The range is device memory, as just checked.
         let memory = unsafe { DeviceMemory::new(address, len as u64) };
         Ok(Self {
             source: Source::Device(
@@ -182,7 +196,7 @@ impl Pages {
         })
     }
 
-    /// Those that they are a part of, or these.
+    /// Returns the pages that these are a part of, or `self`.
     fn whole(&self) -> &Self {
         match &self.source {
             Source::Part(other, _) => other.whole(),
@@ -190,7 +204,7 @@ impl Pages {
         }
     }
 
-    /// The device's memory that they are of, if they are.
+    /// Returns the mapping of the device's memory, if the pages belong to a device.
     fn device(&self) -> Option<&IoMapping> {
         match &self.whole().source {
             Source::Device(memory, _) => Some(memory),
@@ -198,12 +212,12 @@ impl Pages {
         }
     }
 
-    /// Whether they are memory of a device, and not RAM.
+    /// Returns whether the pages are memory of a device, and not RAM.
     pub(crate) fn are_of_device(&self) -> bool {
         self.device().is_some()
     }
 
-    /// The attributes with which they are mapped for devices.
+    /// Returns the attributes with which the pages are mapped for devices.
     pub(super) fn dma_attributes(&self) -> c_ulong {
         if self.are_of_device() {
             dma_map::DEVICE_MEMORY
@@ -212,9 +226,15 @@ impl Pages {
         }
     }
 
-    /// The pages of `len` bytes from `from` on, which may be written to if `writable`. They keep all of
-    /// them. EINVAL unless they are whole pages and there; EACCES if they may not be written to. May
-    /// sleep.
+    /// Returns the pages of `len` bytes from `from` on, which may be written to if `writable`. The
+    /// part keeps all of `whole`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: these are not whole pages, or not inside of `whole`.
+    /// - `EACCES`: `writable` is set, and `whole` is read-only.
+    ///
+    /// Context: may sleep.
     pub(crate) fn part(
         whole: &Arc<Self>,
         from: u64,
@@ -246,7 +266,7 @@ impl Pages {
         Ok(Arc::new(pages, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Where they are: physical addresses, in order, as few runs as can be.
+    /// Returns the physical addresses, in order and in as few runs as possible.
     pub(crate) fn runs(&self) -> &ExtentTable {
         match &self.source {
             Source::Process(pinned) => &pinned.runs,
@@ -255,27 +275,28 @@ impl Pages {
         }
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     pub(crate) fn len(&self) -> usize {
         self.size() >> PAGE_SHIFT
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub(crate) fn size(&self) -> usize {
         self.runs().len() as usize
     }
 
-    /// Whether the pages may be written to.
+    /// Returns whether the pages may be written to.
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Whether they belong to somebody who takes them back.
+    /// Returns whether a kernel client has lent the pages, and takes them back.
     pub(crate) fn are_lent(&self) -> bool {
         matches!(self.whole().source, Source::Kernel(_))
     }
 
-    /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
+    /// Returns whether the pages can't be reused while this exists, even if their lender frees
+    /// them.
     pub(crate) fn are_held(&self) -> bool {
         let whole = self.whole();
         match &whole.source {
@@ -284,9 +305,13 @@ impl Pages {
         }
     }
 
-    /// Stores a number, little-endian: in one piece where it is aligned, else in two, the lower half
-    /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page, or is not aligned to
-    /// 4 bytes.
+    /// Stores a number, little-endian: an aligned number in one access, any other in two, the lower
+    /// half last.
+    ///
+    /// # Errors
+    ///
+    /// - `EACCES`: the pages are read-only.
+    /// - `EINVAL`: the number does not lie in one page, or is not aligned to 4 bytes.
     pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
         self.require_writable()?;
         if offset % PAGE_SIZE > PAGE_SIZE - size_of::<u64>() {
@@ -303,9 +328,11 @@ impl Pages {
         }
     }
 
-    /// Cuts a range of bytes where the pages do not follow each other; `EINVAL` where it is not all inside.
+    /// Splits a range of bytes where the pages do not follow each other; `EINVAL` if it is not all
+    /// inside.
     ///
-    /// Together the pieces are the range, in order, without gaps; `f` is told how much of it was before each.
+    /// The pieces cover the range in order and without gaps. `f` gets each piece and the number of
+    /// bytes before it.
     #[inline]
     pub(super) fn for_each_piece(
         &self,
@@ -323,7 +350,7 @@ impl Pages {
             let (address, found) = runs.at((offset + done) as u64).ok_or(EINVAL)?;
             let found = (found as usize).min(len - done);
             let piece = match device {
-                // SAFETY: The pages are kept by this, which is borrowed.
+                // SAFETY: `self`, which is borrowed, keeps the pages.
                 None => unsafe { Reached::in_pages(address, found) },
                 Some(memory) => memory.at(address, found)?,
             };
@@ -344,28 +371,28 @@ mod tests {
     };
 
     impl Pages {
-        /// The physical address of a page.
+        /// Returns the physical address of a page.
         pub(crate) fn phys(&self, index: usize) -> Option<u64> {
             let offset = (index as u64).checked_mul(PAGE_SIZE as u64)?;
             Some(self.runs().at(offset)?.0)
         }
 
-        /// Copies bytes out.
+        /// Copies bytes out of the pages.
         pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
             let pointer = to.as_mut_ptr();
             self.for_each_piece(offset, to.len(), |piece, done| {
-                // SAFETY: The piece is inside `to`; `for_each_piece` says so.
+                // SAFETY: The piece is inside `to`, as `for_each_piece` guarantees.
                 unsafe { piece.copy_out(pointer.add(done), false) };
                 Ok(())
             })
         }
 
-        /// Copies bytes in. `EACCES` when the pages are read-only.
+        /// Copies bytes into the pages. Returns `EACCES` if they are read-only.
         pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
             self.require_writable()?;
             let pointer = from.as_ptr();
             self.for_each_piece(offset, from.len(), |piece, done| {
-                // SAFETY: As in `read`. The page is writable.
+                // SAFETY: The piece is inside `from`, as in `read`, and the pages are writable.
                 unsafe { piece.copy_in(pointer.add(done), false) };
                 Ok(())
             })
@@ -373,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn pinned_pages_are_those_of_the_process() -> Result {
+    fn pinned_pages_share_memory_with_the_process() -> Result {
         let address = map_pages(3, true)?;
         let process = |offset| UserSlice::new(UserPtr::from_addr(address + offset), 5);
         let pages = Pages::pin(address, 3, true, Some(&Ledger::new()?))?;
@@ -382,13 +409,13 @@ mod tests {
         assert!(pages.phys(3).is_none());
         assert_eq!(pages.runs().len(), 3 * PAGE_SIZE as u64);
 
-        // Across the border of two pages, and seen from the process.
+        // Writes across the border of two pages, and reads in the process.
         pages.write(PAGE_SIZE - 2, b"scif")?;
         let mut bytes = [0; 5];
         process(PAGE_SIZE - 3).reader().read_slice(&mut bytes)?;
         assert_eq!(&bytes, b"\0scif");
 
-        // And the other way round.
+        // Writes in the process, and reads through the pages.
         process(2 * PAGE_SIZE - 3).writer().write_slice(b"links")?;
         pages.read(2 * PAGE_SIZE - 3, &mut bytes)?;
         assert_eq!(&bytes, b"links");
@@ -399,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_pages_are_only_read() -> Result {
+    fn write_to_read_only_pages_is_refused() -> Result {
         let pages = Pages::pin(map_pages(2, false)?, 2, false, None)?;
         assert!(matches!(pages.write(0, b"scif"), Err(e) if e == EACCES));
         let mut bytes = [1; 4];
@@ -409,12 +436,12 @@ mod tests {
     }
 
     fn lend(memory: &mut [u8]) -> Result<KernelRange> {
-        // SAFETY: The tests drop what they make of it before the memory, and do not use `memory`
+        // SAFETY: The tests drop all pages of the range before the memory, and do not use `memory`
         // meanwhile.
         unsafe { KernelRange::new(memory.as_mut_ptr().cast(), memory.len()) }
     }
 
-    /// Two pages of each kind of memory.
+    /// Checks two pages of a kind of kernel memory.
     fn check_kernel_pages(memory: &mut [u8]) -> Result {
         let start = memory.as_ptr().align_offset(PAGE_SIZE);
         let memory = memory.get_mut(start..start + 2 * PAGE_SIZE).ok_or(EINVAL)?;
@@ -439,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_pages_of_the_whole() -> Result {
+    fn part_shares_pages_with_the_whole() -> Result {
         let size = PAGE_SIZE as u64;
         let address = map_pages(5, true)?;
         let whole = Arc::new(Pages::pin(address, 5, true, None)?, GFP_KERNEL)?;
@@ -470,7 +497,7 @@ mod tests {
             let none = Pages::part(&whole, from, len, true);
             assert!(matches!(none, Err(e) if e == EINVAL));
         }
-        // It keeps them.
+        // The part keeps the pages.
         drop((all, whole));
         part.read(PAGE_SIZE - 2, &mut bytes)?;
         assert_eq!(&bytes, b"scif");
@@ -478,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_memory_is_pages_too() -> Result {
+    fn kernel_memory_can_be_used_as_pages() -> Result {
         let mut contiguous = KVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut contiguous)?;
         let (pages, _) = Pages::around(&lend(&mut contiguous)?)?;

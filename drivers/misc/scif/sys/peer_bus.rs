@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bus on which other modules of the kernel find nodes: devices, their attributes, clients.
+//! The bus on which other modules of the kernel find nodes: its devices, their attributes, and its
+//! clients.
 //!
-//! A client (`struct scif_client`) is a subsystem interface of the bus: the kernel calls its `probe`
-//! for each device, also for those that were there first, and its `remove` before one goes, one call
-//! at a time. The C side is in `helpers_bus.c`.
+//! A client (`struct scif_client`) is a subsystem interface of the bus. The kernel calls the
+//! client's `probe` for each device, including earlier ones, and `remove` before a device goes, one
+//! call at a time. `helpers_bus.c` has the C side.
 //!
 //! C header: [`include/linux/device/bus.h`](srctree/include/linux/device/bus.h)
 
@@ -26,18 +27,20 @@ use super::{
     calls::Shown, //
 };
 
-/// Writes what is in the file of a device with this name, without the end of the line. May sleep.
+/// A callback that writes the contents of the device attribute with this name, without the end of
+/// the line. It may sleep.
 pub(crate) type Show = KBox<dyn Fn(&CStr, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync>;
 
-/// The bus; registered as long as this exists. Its devices go first.
+/// The registered bus, which is unregistered on drop. Drop its devices first.
 pub(crate) struct Bus {
     _private: (),
 }
 
 impl Bus {
-    /// May sleep.
+    /// Registers the bus.
+    /// Context: may sleep.
     pub(crate) fn register() -> Result<Self> {
-        // SAFETY: Called once for each time it is unregistered; a second time fails.
+        // SAFETY: A second registration fails. `drop` unregisters the bus once for each success.
         to_result(unsafe { own::scif_helper_peer_bus_register() })?;
         Ok(Self { _private: () })
     }
@@ -45,53 +48,53 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        // SAFETY: It is registered.
+        // SAFETY: The bus is registered.
         unsafe { own::scif_helper_peer_bus_unregister() };
     }
 }
 
-/// What C has of a device.
+/// A device as C accesses it, and its callback.
 #[repr(C)]
 struct Inner {
     device: own::scif_peer_dev,
     show: Show,
 }
 
-/// A device on the bus; dropping it takes it away, after the last client has let go of it.
+/// A device on the bus. The drop removes it, after the last client's `remove` has returned.
 ///
 /// # Invariants
 ///
-/// `inner` is a registered device that belongs to this but for the references that others have.
+/// `inner` is a registered device. This owns it, except for the references that others have.
 pub(crate) struct PeerDevice {
     inner: core::ptr::NonNull<Inner>,
 }
 
-// SAFETY: A device may be unregistered by any thread.
+// SAFETY: Any thread may unregister a device.
 unsafe impl Send for PeerDevice {}
-// SAFETY: Nothing is done through `&self`.
+// SAFETY: No method changes anything through `&self`.
 unsafe impl Sync for PeerDevice {}
 
 impl PeerDevice {
-    /// Makes a device for a node; clients are told of it before this returns. May sleep, as long as
-    /// they like.
+    /// Creates a device for a node. Clients are told of the device before this returns.
+    /// Context: may sleep, as long as the clients like.
     pub(crate) fn new(_bus: &Bus, node: u16, show: Show) -> Result<Self> {
         let inner = Inner {
-            // SAFETY: Zeros are what C makes one of.
+            // SAFETY: C expects a zeroed device.
             device: unsafe { core::mem::zeroed() },
             show,
         };
         let inner = KBox::into_raw(KBox::new(inner, GFP_KERNEL)?);
-        // SAFETY: The device is zeroed and stays where it is; `release` frees it, on an error, too,
-        // once the reference that was made with it is given back.
+        // SAFETY: The device is zeroed and does not move. On an error, too, `release` frees it,
+        // once the initial reference is given back.
         let added = to_result(unsafe {
             own::scif_helper_peer_device_add(&raw mut (*inner).device, node, Some(release))
         });
         if let Err(error) = added {
-            // SAFETY: That reference is ours.
+            // SAFETY: This owns the initial reference.
             unsafe { bindings::put_device(&raw mut (*inner).device.dev) };
             return Err(error);
         }
-        // INVARIANT: It has just been registered.
+        // INVARIANT: The device has just been registered.
         Ok(Self {
             inner: core::ptr::NonNull::new(inner).ok_or(EINVAL)?,
         })
@@ -100,14 +103,14 @@ impl PeerDevice {
 
 impl Drop for PeerDevice {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the device is registered.
         unsafe { own::scif_helper_peer_device_remove(&raw mut (*self.inner.as_ptr()).device) };
     }
 }
 
 /// # Safety
 ///
-/// `device` is that of an [`Inner`].
+/// `device` belongs to an [`Inner`].
 unsafe fn inner_of(device: *mut bindings::device) -> *mut Inner {
     // SAFETY: By the contract of this function.
     unsafe {
@@ -118,18 +121,19 @@ unsafe fn inner_of(device: *mut bindings::device) -> *mut Inner {
 
 /// # Safety
 ///
-/// `device` is that of an [`Inner`] to which nobody refers any more.
+/// `device` belongs to an [`Inner`], to which no reference exists any more.
 unsafe extern "C" fn release(device: *mut bindings::device) {
-    // SAFETY: By the contract of this function; `PeerDevice::new` has taken it out of a box.
+    // SAFETY: By the contract of this function. `PeerDevice::new` has taken the pointer out of a
+    // box.
     drop(unsafe { KBox::from_raw(inner_of(device)) });
 }
 
-/// Shows an attribute. Called by `helpers_bus.c`.
+/// Shows an attribute, for `helpers_bus.c`.
 ///
 /// # Safety
 ///
-/// `device` is that of an [`Inner`], which stays while this runs, `attribute` is a text that ends with 0, and `text` has
-/// room for a page.
+/// `device` belongs to an [`Inner`], which exists while this runs. `attribute` is a text that ends
+/// with 0, and `text` has room for a page.
 #[no_mangle]
 unsafe extern "C" fn scif_peer_device_show(
     device: *mut bindings::device,
@@ -137,7 +141,7 @@ unsafe extern "C" fn scif_peer_device_show(
     text: *mut c_char,
 ) -> isize {
     from_result(|| {
-        // SAFETY: By the contract of this function. It does not change.
+        // SAFETY: By the contract of this function. The callback never changes.
         let show = unsafe { &(*inner_of(device)).show };
         // SAFETY: By the contract of this function.
         let attribute = unsafe { CStr::from_char_ptr(attribute) };
@@ -149,7 +153,7 @@ unsafe extern "C" fn scif_peer_device_show(
         if bytes.len() > PAGE_SIZE {
             return Err(EINVAL);
         }
-        // SAFETY: There is room for a page, and it is nobody else's.
+        // SAFETY: There is room for a page, which only this function uses.
         unsafe { bindings::memcpy(text.cast(), bytes.as_ptr().cast(), bytes.len()) };
         Ok(bytes.len() as isize - 1)
     })
@@ -163,52 +167,53 @@ const _: () = {
     };
 };
 
-/// A client that somebody has registered. It knows the address only.
+/// A registered client of another module, of which only the address is used.
 ///
 /// # Invariants
 ///
-/// `client` is a registered client, which stays until it is unregistered.
+/// `client` is a registered client, which exists until it is unregistered.
 pub(crate) struct Client {
     client: *mut own::scif_client,
 }
 
-// SAFETY: A client may be unregistered by any thread.
+// SAFETY: Any thread may unregister a client.
 unsafe impl Send for Client {}
-// SAFETY: Nothing is done through `&self`.
+// SAFETY: No method changes anything through `&self`.
 unsafe impl Sync for Client {}
 
-/// A client that is not registered, as other modules pass it.
+/// A client of another module that is not registered yet.
 pub(crate) struct NewClient(*mut own::scif_client);
 
 impl NewClient {
     /// # Safety
     ///
-    /// `client` is null or a client that is not registered, and that stays where it is, with what it
-    /// refers to, until it has been unregistered.
+    /// `client` is null, or a client that is not registered. The client, and everything that it
+    /// refers to, does not move until it has been unregistered.
     pub(crate) unsafe fn from_raw(client: *mut own::scif_client) -> Self {
         Self(client)
     }
 
-    /// By which it is known.
+    /// Returns the address, which identifies the client.
     pub(crate) fn address(&self) -> usize {
         self.0.addr()
     }
 
-    /// Registers it: it is told of all devices before this returns. May sleep, as long as it likes.
+    /// Registers the client, which is told of all devices before this returns.
+    /// Context: may sleep, as long as the client likes.
     pub(crate) fn register(self) -> Result<Client> {
         if self.0.is_null() {
             return Err(EINVAL);
         }
         // SAFETY: By the contract of `from_raw`.
         to_result(unsafe { own::scif_helper_client_register(self.0) })?;
-        // INVARIANT: It has just been registered.
+        // INVARIANT: The client has just been registered.
         Ok(Client { client: self.0 })
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the client is registered.
         unsafe { own::scif_helper_client_unregister(self.client) };
     }
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pinning memory of a process, and whom it is charged to.
+//! Pinning of a process' memory, and the limits that it is charged to.
 //!
-//! What is pinned with an account is charged to two:
+//! Memory that is pinned with an account is charged twice:
 //!
 //! - to the address space (`VmPin`), as RDMA, vDPA and io_uring do;
-//! - to the user of the calling task, in the counter of io_uring, AF_XDP and others. An address space
-//!   ends with its process, but what was pinned stays as long as anybody has the descriptor: without
-//!   the user's count, a chain of processes could pin everything.
+//! - to the user of the calling task, in the counter that io_uring, AF_XDP and others use. An
+//!   address space ends with its process, but pinned memory stays as long as any process has the
+//!   descriptor. Without the user's count, a chain of processes could pin everything.
 //!
-//! Neither may exceed the caller's `RLIMIT_MEMLOCK`. With CAP_IPC_LOCK there is no limit, and the user
-//! is not charged, so that a privileged process does not take away the room of others.
+//! Neither charge may exceed the caller's `RLIMIT_MEMLOCK`. With CAP_IPC_LOCK there is no limit,
+//! and the user is not charged, so that a privileged process does not use up the user's limit.
 //!
-//! Memory in huge pages is pinned by these: what that costs does not depend on how many small pages they
-//! would be.
+//! Huge pages are pinned as such. Their cost does not depend on the number of small pages in them.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -47,34 +46,39 @@ use super::{
     shared_table::Share,
 };
 
-/// How many pages are pinned at once, and between two looks at the signals, unless they are huge ones.
+/// Number of small pages that are pinned at once, and between two checks for signals.
 const CHUNK: usize = 512;
 
-/// The most pages that one object takes: 1 TiB of small ones. Their table, which is one allocation of less
-/// than 2 GiB, ends before that if they are scattered.
+/// Largest number of pages of one object: 1 TiB of small pages. Scattered pages reach a lower limit
+/// first: their table is one allocation of less than 2 GiB.
 pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<u64>();
 
-/// Pages that count against limits until this is dropped.
+/// A charge for pages, which counts against limits until it is dropped.
 ///
 /// # Invariants
 ///
-/// `pages` are charged to the `pinned_vm` of `mm`, and to the `locked_vm` of `user` if that is not
-/// null; this owns a reference to `user`.
+/// `pages` are charged to the `pinned_vm` of `mm`. If `user` is not null, they are charged to its
+/// `locked_vm`, too, and this owns a reference to `user`.
 struct Charge {
-    // Before the reference to the address space that it names.
+    // Declared before `mm`, so that it is dropped first: its key is the address of `mm`.
     account: Share<usize, Account>,
     mm: ARef<Mm>,
     user: *mut bindings::user_struct,
     pages: usize,
 }
 
-// SAFETY: A charge may be given back by any thread.
+// SAFETY: Any thread may give a charge back.
 unsafe impl Send for Charge {}
-// SAFETY: Nothing is done through `&self`.
+// SAFETY: No method changes anything through `&self`.
 unsafe impl Sync for Charge {}
 
 impl Charge {
-    /// Charges the calling task; `EAGAIN` where that would be too much, `EFAULT` for a kernel thread.
+    /// Charges the calling task.
+    ///
+    /// # Errors
+    ///
+    /// - `EAGAIN`: the limit would be exceeded.
+    /// - `EFAULT`: the caller is a kernel thread.
     fn to_caller(pages: usize, ledger: &Arc<Ledger>) -> Result<Self> {
         let task = current!();
         let mm: &Mm = task.mm().ok_or(EFAULT)?;
@@ -85,7 +89,7 @@ impl Charge {
             return Err(EAGAIN);
         }
         account.pages.add(pages, Relaxed);
-        // INVARIANT: They have just been charged.
+        // INVARIANT: The pages have just been charged.
         Ok(Self {
             account,
             mm: mm.into(),
@@ -98,11 +102,11 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.pages.fetch_sub(self.pages, Relaxed);
-        // The process may be gone; its `mm` is not, as this holds a reference. No lock of the
-        // process is taken: it can hold those for as long as it likes, and this may run on behalf
-        // of all.
+        // This takes no lock of the process: the process can hold its locks as long as it likes,
+        // and this may run on behalf of all processes.
         //
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant. The process may be gone, but not its `mm`, to which this
+        // holds a reference.
         unsafe { own::scif_helper_uncharge_pinned(self.mm.as_raw(), self.pages, self.user) };
     }
 }
@@ -111,26 +115,26 @@ impl Drop for Charge {
 ///
 /// # Invariants
 ///
-/// Each page of `runs`, which are physical addresses, was pinned with `FOLL_LONGTERM`, and for writing if
-/// `writable`.
+/// `runs` holds physical addresses. Each page of them was pinned with `FOLL_LONGTERM`, and for
+/// writing if `writable`.
 pub(super) struct Pinned {
-    /// The physical addresses.
+    /// Physical addresses of the pages.
     pub(super) runs: ExtentTable,
     writable: bool,
-    // Given back when they have been unpinned.
+    // Declared last, so the charge is given back after the pages have been unpinned.
     _charge: Option<Charge>,
 }
 
-/// Where the pages of one chunk are put.
+/// A buffer for the pages of one chunk.
 type Chunk = KVec<*mut bindings::page>;
 
-/// Takes back pins of pages that follow each other.
+/// Unpins pages that follow each other.
 ///
 /// # Safety
 ///
-/// Each of them was pinned, for writing if `writable`, and whoever had that pin has it no more.
+/// Each page was pinned, for writing if `writable`, and the owner of that pin gives it up.
 unsafe fn unpin(address: u64, len: u64, writable: bool) {
-    // SAFETY: By the contract of this function; pages are only marked dirty when they were pinned for
+    // SAFETY: By the contract of this function. Pages are only marked dirty if they were pinned for
     // writing.
     unsafe { own::scif_helper_unpin(address, (len >> PAGE_SHIFT) as usize, writable) };
 }
@@ -138,16 +142,19 @@ unsafe fn unpin(address: u64, len: u64, writable: bool) {
 impl Pinned {
     /// Pins `count` pages of the calling process, all or none.
     ///
-    /// With an `account` they are charged, and written down there; see the head of this file. May sleep.
+    /// With an `account`, the pages are charged, and recorded in that ledger.
     ///
     /// # Errors
     ///
     /// - `EINVAL`: `address` is not the start of a page, or `count` is 0.
-    /// - `EFAULT`: not all of it is mapped, or not with the access that is wanted.
+    /// - `EFAULT`: a part of the range is not mapped, or not with the requested access. Or the
+    ///   caller is a kernel thread.
     /// - `EAGAIN`: `RLIMIT_MEMLOCK` is exceeded, and the process has no `CAP_IPC_LOCK`. The
-    ///   original SCIF driver said so, too.
-    /// - `ENOMEM`: there is no memory.
+    ///   original SCIF driver returned this error, too.
+    /// - `ENOMEM`: there is no memory, or `count` is too large.
     /// - `EINTR`: the process is being killed.
+    ///
+    /// Context: may sleep.
     pub(super) fn new(
         address: usize,
         count: usize,
@@ -170,12 +177,12 @@ impl Pinned {
             return Err(EFAULT);
         }
 
-        // First the limit, so that it also bounds the array.
+        // Charges first, so that the limit also bounds the array.
         let charge = match account {
             Some(ledger) => Some(Charge::to_caller(count, ledger)?),
             None => None,
         };
-        // INVARIANT: No pages.
+        // INVARIANT: There are no pages yet.
         let mut this = Self {
             runs: ExtentTable::default(),
             writable,
@@ -192,9 +199,9 @@ impl Pinned {
         Ok(this)
     }
 
-    /// Pins up to `left` more pages from `address` on; at least one. Returns how many.
+    /// Pins at least one and up to `left` more pages from `address` on. Returns how many it pinned.
     fn pin_more(&mut self, address: usize, left: usize, chunk: &mut Chunk) -> Result<usize> {
-        // How far it is to where the next huge page may begin.
+        // Number of pages since the last address at which a huge page may begin.
         let skipped = (address >> PAGE_SHIFT) % CHUNK;
         let wanted = left.min(CHUNK - skipped);
         if wanted < CHUNK {
@@ -203,14 +210,14 @@ impl Pinned {
         self.make_room(1)?;
         let page = self.pin_into(address, 1, chunk)?;
         let first = *page.first().ok_or(EFAULT)?;
-        // SAFETY: It has just been pinned.
+        // SAFETY: `first` has just been pinned.
         let (start, count) = unsafe {
             (
                 own::scif_helper_page_to_phys(first),
                 own::scif_helper_pin_folio(first, left),
             )
         };
-        // INVARIANT: They have just been pinned.
+        // INVARIANT: The pages have just been pinned.
         self.keep(start, count)?;
         match count {
             1 => Ok(1 + self.pin_each(address + PAGE_SIZE, wanted - 1, chunk)?),
@@ -218,8 +225,8 @@ impl Pinned {
         }
     }
 
-    /// Makes room for so many more runs. It grows with what is pinned, so that a length that somebody made
-    /// up costs nothing.
+    /// Reserves room for `count` more runs. The table grows with the pinned pages, so that a
+    /// made-up length costs nothing.
     fn make_room(&mut self, count: usize) -> Result {
         Ok(self
             .runs
@@ -233,26 +240,27 @@ impl Pinned {
         let pinned = self.pin_into(address, wanted, chunk)?;
         let mut kept = Ok(());
         for page in pinned {
-            // SAFETY: It has just been pinned.
+            // SAFETY: The page has just been pinned.
             let address = unsafe { own::scif_helper_page_to_phys(*page) };
-            // All of them, so that those that can't be kept are unpinned.
+            // Handles all pages after an error, too, so that pages that can't be kept are unpinned.
             kept = kept.and(self.keep(address, 1));
         }
         kept.map(|()| pinned.len())
     }
 
-    /// Keeps pages that have just been pinned, for which there is room.
+    /// Adds pages that have just been pinned to the table, which has room. On an error, unpins
+    /// them.
     fn keep(&mut self, address: u64, count: usize) -> Result {
         let len = (count << PAGE_SHIFT) as u64;
         let added = Extent::new(address, len).and_then(|extent| self.runs.add(extent, true));
         if added.is_none() {
-            // SAFETY: Nobody else knows of these pins.
+            // SAFETY: This function owns the pins, as the table did not take them.
             unsafe { unpin(address, len, self.writable) };
         }
         added.ok_or(EINVAL)
     }
 
-    /// Pins up to `wanted` pages, at least one, and says which.
+    /// Pins at least one and up to `wanted` pages. Returns the pinned pages.
     fn pin_into<'a>(
         &self,
         address: usize,
@@ -264,16 +272,15 @@ impl Pinned {
             flags |= bindings::FOLL_WRITE as c_uint;
         }
         let room = chunk.get_mut(..wanted).ok_or(EINVAL)?;
-        // SAFETY: `room` is an array of that many pointers; the range is in no need of being
-        // mapped.
+        // SAFETY: `room` is an array of that many pointers. The range does not need to be mapped.
         let pinned = unsafe {
             bindings::pin_user_pages_fast(address, wanted as c_int, flags, room.as_mut_ptr())
         };
-        // None at all, or an error: what has been pinned so far goes with `self`.
+        // On an error, the caller drops `self`, which unpins all earlier pages.
         to_result(pinned)?;
         match pinned {
             0 => Err(EFAULT),
-            // It does not pin more than it was asked for.
+            // The call never pins more pages than requested.
             count => room.get(..count as usize).ok_or(EFAULT),
         }
     }
@@ -282,7 +289,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         for entry in self.runs.entries() {
-            // SAFETY: By the type invariant these are pinned, and nobody uses the table again.
+            // SAFETY: By the type invariant the pages are pinned. The table is not used again.
             unsafe { unpin(entry.extent.address(), entry.extent.len(), self.writable) };
         }
     }
@@ -304,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_pinned_is_refused_whole() -> Result {
+    fn failed_pin_charges_nothing() -> Result {
         let (address, ledger) = (map_pages(2, false)?, Ledger::new()?);
         assert!(matches!(
             Pinned::new(address, 0, false, Some(&ledger)),
@@ -322,7 +329,7 @@ mod tests {
             Pinned::new(address, MAX_PAGES + 1, false, Some(&ledger)),
             Err(e) if e == ENOMEM
         ));
-        // Not writable, and the last one of these is not mapped.
+        // The pages are not writable, and the last page of the second range is not mapped.
         assert!(matches!(
             Pinned::new(address, 2, true, Some(&ledger)),
             Err(e) if e == EFAULT
@@ -339,7 +346,7 @@ mod tests {
         Ok(())
     }
 
-    /// The calling task without CAP_IPC_LOCK, and with a limit of its own, until it is dropped.
+    /// A calling task without CAP_IPC_LOCK and with a limit of its own, until this is dropped.
     struct Unprivileged {
         task: *mut bindings::task_struct,
         before: *const bindings::cred,
@@ -347,10 +354,10 @@ mod tests {
     }
 
     impl Unprivileged {
-        /// `room`: how many pages its user may have pinned beyond those it has.
+        /// Sets a limit that leaves the user `room` pages to pin beyond those it has pinned.
         fn new(room: usize) -> Result<Self> {
-            // SAFETY: Credentials that were prepared belong to who asked; a task may change its
-            // own, and nobody else uses the limits of the test's thread.
+            // SAFETY: Prepared credentials belong to the caller of `prepare_creds`. A task may
+            // change its own credentials, and no other code uses the limits of the test's thread.
             unsafe {
                 let task = bindings::get_current();
                 let new = NonNull::new(bindings::prepare_creds()).ok_or(ENOMEM)?;
@@ -382,21 +389,21 @@ mod tests {
         }
     }
 
-    /// What the user of the calling task has pinned. Others of that user may pin, too, but none does
-    /// while tests run at boot or at the loading of a module.
+    /// Returns how many pages the user of the calling task has pinned. No other process pins pages
+    /// while tests run, at boot or when a module is loaded.
     fn user_pages() -> usize {
         // SAFETY: No preconditions.
         unsafe { own::scif_helper_user_pinned() }
     }
 
-    /// How many processes there are, and what they have.
+    /// Returns the number of recorded processes, and the sum of their pages.
     fn written_down(ledger: &Ledger) -> (usize, usize) {
         let pages = ledger.iter().map(|account| account.pages.load(Relaxed));
         pages.fold((0, 0), |(count, sum), pages| (count + 1, sum + pages))
     }
 
     #[test]
-    fn an_account_is_there_as_long_as_something_is_pinned() -> Result {
+    fn pin_account_exists_while_pages_are_pinned() -> Result {
         let (address, ledger) = (map_pages(7, true)?, Ledger::new()?);
         assert_eq!(written_down(&ledger), (0, 0));
         let first = Pinned::new(address, 3, true, Some(&ledger))?;
@@ -412,10 +419,10 @@ mod tests {
     }
 
     #[test]
-    fn process_and_user_are_charged() -> Result {
+    fn pin_charges_process_and_unprivileged_user() -> Result {
         let (address, ledger) = (map_pages(4, true)?, Ledger::new()?);
         let before = user_pages();
-        // Who has the right is not limited, and takes nothing from the user.
+        // A privileged process has no limit, and is not charged to the user.
         let privileged = Pinned::new(address, 4, true, Some(&ledger))?;
         assert_eq!((charged_pages(), user_pages()), (4, before));
         drop(privileged);
@@ -430,12 +437,13 @@ mod tests {
         ));
         assert_eq!((charged_pages(), user_pages()), (2, before + 2));
         let more = Pinned::new(address, 1, true, Some(&ledger))?;
-        // What is not counted is not limited.
+        // Memory without an account has no limit.
         let uncounted = Pinned::new(address, 4, true, None)?;
         assert_eq!((charged_pages(), user_pages()), (3, before + 3));
         drop((some, uncounted));
         assert_eq!((charged_pages(), user_pages()), (1, before + 1));
-        // It goes back to who was charged, whoever the task is by then.
+        // The charge goes back to the charged user, whatever the credentials of the task are by
+        // then.
         drop(unprivileged);
         drop(more);
         assert_eq!((charged_pages(), user_pages()), (0, before));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places in a range of addresses of a device, of which pieces are given out.
+//! Places in a range of device addresses, of which pieces are allocated.
 //!
-//! Lock: `taking` is taken by a caller that takes a place; nothing is taken under it but the lock of the allocator.
+//! Lock: `taking` serialises callers that take a place. Only the lock of the allocator is taken
+//! under it.
 
 use core::num::NonZero;
 
@@ -23,38 +24,41 @@ use kernel::{
 use super::range_allocator::RangeAllocator;
 use crate::logic::window_set::Shape;
 
-/// One part in so many of a range is for rings alone.
+/// One part in so many of a range is reserved for rings.
 const FOR_RINGS: u64 = 8;
 
-/// For what a piece is, for those who look.
+/// The purpose of a piece, for statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Memory of the kernel: control blocks and rings. It crosses no seam.
+    /// Memory of the kernel: control blocks and rings. Such a piece crosses no seam.
     Rings,
-    /// Memory that somebody has registered.
+    /// Memory that a process has registered.
     Windows,
 }
 
-/// See the head of this file.
+/// An allocator of pieces of a range of device addresses.
 #[pin_data]
 pub(crate) struct Places {
     #[pin]
     units: RangeAllocator,
     #[pin]
     taking: Mutex<()>,
-    /// Where the range begins, as the device names it.
+    /// Begin of the range, as the device names it.
     pub(crate) base: u64,
-    /// Its bytes, a multiple of the unit; the seams are counted from its begin.
+    /// Shape of the range. Its length is a multiple of the unit, and its seams count from the
+    /// begin.
     pub(crate) shape: Shape,
-    /// Bytes in which places are counted.
+    /// Number of bytes of one allocation unit.
     unit: NonZero<usize>,
-    /// Bytes that are taken.
+    /// Number of bytes that are taken for rings.
     rings: Atomic<u64>,
+    /// Number of bytes that are taken for windows.
     windows: Atomic<u64>,
 }
 
 impl Places {
-    /// All are free. May sleep.
+    /// Creates an allocator in which all places are free.
+    /// Context: may sleep.
     pub(super) fn new(base: u64, shape: Shape, unit: usize) -> Result<Arc<Self>> {
         let unit = NonZero::new(unit).ok_or(EINVAL)?;
         Arc::pin_init(
@@ -78,22 +82,29 @@ impl Places {
         }
     }
 
-    /// Bytes that are taken for something. Any context.
+    /// Returns the number of bytes that are taken for a purpose.
+    /// Context: any.
     pub(crate) fn bytes_for(&self, purpose: Purpose) -> u64 {
         self.taken(purpose).load(Relaxed)
     }
 
-    /// Takes a piece of at least `len` bytes. `ENOSPC` if there is no such gap, or, for windows, too little is left for rings. May
-    /// sleep.
+    /// Takes a piece of at least `len` bytes.
     ///
-    /// One for windows with a phase and a step begins, if that can be, so many bytes behind a multiple of the step.
+    /// `phase` is `(phase, step)`, for windows only: if possible, the piece begins `phase` bytes
+    /// behind a multiple of `step`.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOSPC`: there is no gap of this size, or a window would take space reserved for rings.
+    ///
+    /// Context: may sleep.
     pub(super) fn take(
         self: &Arc<Self>,
         len: usize,
         purpose: Purpose,
         phase: Option<(usize, usize)>,
     ) -> Result<Place> {
-        // Rounded up; none has nothing.
+        // Rounds up; a length of 0 takes one unit.
         let units = len.saturating_sub(1) / self.unit + 1;
         let len = units.checked_mul(self.unit.get()).ok_or(ENOSPC)?;
         let taking = self.taking.lock();
@@ -105,7 +116,7 @@ impl Places {
         self.taken(purpose).add(len as u64, Relaxed);
         drop(taking);
         let offset = first * self.unit.get();
-        // INVARIANT: It has just been taken.
+        // INVARIANT: The place has just been taken.
         Ok(Place {
             places: self.clone(),
             purpose,
@@ -115,7 +126,8 @@ impl Places {
         })
     }
 
-    /// Returns how many bytes windows may still take: they have another way, by staging, and rings have none.
+    /// Returns how many bytes windows may still take. Rings come first: windows can also be reached
+    /// by staging, rings can't.
     fn left_for_windows(&self) -> u64 {
         let for_all = self.shape.len - self.shape.len / FOR_RINGS;
         for_all.saturating_sub(self.bytes_for(Purpose::Windows))
@@ -136,7 +148,7 @@ impl Places {
         let all = 0..usize::try_from(self.shape.len)? / self.unit;
         if let Some((phase, step)) = phase {
             let (phase, step) = (phase / self.unit, step / self.unit);
-            // Wherever this begins, there is such a place in it.
+            // A gap of this length contains a begin with this phase, wherever the gap begins.
             let longest = units.saturating_add(step.saturating_sub(1));
             if let Ok(gap) = self.units.take(longest, all.clone(), GFP_KERNEL) {
                 self.units.give_back(gap);
@@ -149,11 +161,11 @@ impl Places {
     }
 }
 
-/// A piece of the range, until this is dropped or was given back.
+/// A piece of the range, until it is dropped or given back.
 ///
 /// # Invariants
 ///
-/// `len` bytes at `offset`, in whole units, are taken for this while `is_taken`.
+/// While `is_taken`, `len` bytes at `offset`, in whole units, are taken for this.
 pub(super) struct Place {
     places: Arc<Places>,
     purpose: Purpose,
@@ -163,12 +175,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where it begins, as the device names it.
+    /// Returns the begin of the piece, as the device names it.
     pub(super) fn address(&self) -> u64 {
         self.places.base + self.offset as u64
     }
 
-    /// Lets others have it. May sleep.
+    /// Gives the piece back for others to take.
+    /// Context: may sleep.
     pub(super) fn give_back(&self) {
         if self.is_taken.xchg(false, Full) {
             let (places, len) = (&self.places, self.len as u64);
@@ -189,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found_and_given_back() -> Result {
+    fn released_place_can_be_taken_again() -> Result {
         let places = Places::new(100, Shape::in_one(8), 1)?;
         let take = |units| places.take(units, Purpose::Rings, None);
         let (first, second) = (take(3)?, take(5)?);
@@ -208,18 +221,18 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_is_kept_where_there_is_room() -> Result {
+    fn requested_phase_is_kept_if_there_is_room() -> Result {
         let places = Places::new(0, Shape::in_one(24), 1)?;
         let take = |units, phase| places.take(units, Purpose::Windows, phase);
         let phase = Some((2, 8));
         let taken = [take(4, phase)?, take(4, phase)?];
-        // No gap is long enough to hold a phase for certain.
+        // No gap is long enough to hold the phase for certain.
         let more = [take(4, phase)?, take(8, None)?];
         assert_eq!(taken.each_ref().map(|place| place.offset), [2, 10]);
         assert_eq!(more.each_ref().map(|place| place.offset), [6, 14]);
         assert_eq!(take(4, phase).err(), Some(ENOSPC));
         assert_eq!(places.bytes_for(Purpose::Windows), 20);
-        // An eighth is for rings.
+        // An eighth is reserved for rings.
         assert!(take(1, None).is_ok() && take(2, None).is_err());
         assert_eq!(places.take(2, Purpose::Rings, None)?.offset, 0);
         Ok(())

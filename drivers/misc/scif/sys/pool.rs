@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of the kernel in one piece, all of which a device may use, and of which pieces are given out.
+//! A pool of contiguous kernel memory, all of which a device may use, and of which pieces are
+//! allocated.
 //!
-//! For a bridge that leads its peer to a fixed part of memory: what lies elsewhere is out of reach.
+//! It is for a bridge that leads its peer to a fixed part of memory: the peer can't reach other
+//! memory.
 //!
-//! What was given back is used for others, of the same pool only: who may write to one piece may write to
-//! all.
+//! A piece that was given back is reused only in the same pool. A peer that may write to one piece
+//! may write to all.
 //!
-//! Where the administrator has set aside contiguous memory (`cma=`), it comes from there, so that he can say
-//! where it lies; else from the page allocator, and what that does not have in one piece is made by moving
-//! what is in the way.
+//! If the administrator has reserved contiguous memory (`cma=`), the pool comes from there, so the
+//! administrator decides where it lies. Else it comes from the page allocator, which may have to
+//! move other pages to get one contiguous piece.
 
 use core::ptr::NonNull;
 use kernel::{
@@ -39,26 +41,34 @@ use super::{
 
 use crate::logic::window_set::Shape;
 
-/// In which places are counted: small, as a whole pool may have no more than 64 KiB.
+/// Size of an allocation unit in bytes. It is small because a whole pool may have only 64 KiB.
 const UNIT: usize = 64;
 
-/// See the head of this file. Close it before the driver of the device is unbound from it.
+/// A pool of memory for a device. Close it before the device's driver is unbound.
 pub(crate) struct Pool {
-    /// Gone before the memory.
+    /// Declared first, so that the mapping is dropped before the memory.
     run: MappedRun,
     memory: Contiguous,
     pub(crate) places: Arc<Places>,
 }
 
 impl Pool {
-    /// Zeroed memory of this shape at a multiple of `align`, for a device; its bytes and that are powers of two, and
-    /// at least a page. No piece of it crosses one of the seams, which are counted from its begin. `ENOMEM` also where
-    /// there is no such memory. May sleep, and for long.
+    /// Allocates zeroed memory of this shape at a multiple of `align`, for a device. Its size and
+    /// `align` are powers of two, and at least a page. No piece crosses a seam of the shape, which
+    /// count from the begin of the memory.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the size or `align` is invalid.
+    /// - `ENOMEM`: there is no memory, or none in one piece.
+    ///
+    /// Context: may sleep for long.
     pub(crate) fn new(device: &ARef<Device>, shape: Shape, align: usize) -> Result<Arc<Self>> {
         let size = usize::try_from(shape.len)?;
         let memory = Contiguous::new(device, size, align)?;
         let phys = memory.phys();
-        // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
+        // SAFETY: The memory is unmapped before it is freed. Any access that the device makes is
+        // expected.
         let run = unsafe { MappedRun::new(device, phys, size, SHARED) }?;
         let places = Places::new(run.address, shape, UNIT)?;
         let this = Self {
@@ -69,13 +79,15 @@ impl Pool {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Takes it away from the device, which must have been told not to use it any more, and whose driver
-    /// may go then. May sleep.
+    /// Unmaps the pool from the device, which must have been told before to stop using it.
+    /// Afterwards the device's driver can be unbound.
+    /// Context: may sleep.
     pub(crate) fn close(&self) {
         self.run.unmap();
     }
 
-    /// Takes a piece of at least `len` bytes, zeroed. `ENOSPC` if there is no room. May sleep.
+    /// Takes a zeroed piece of at least `len` bytes. Returns `ENOSPC` if there is no room.
+    /// Context: may sleep.
     pub(super) fn take(self: &Arc<Self>, len: usize) -> Result<Piece> {
         let place = self.places.take(len, Purpose::Rings, None)?;
         let piece = Piece {
@@ -83,20 +95,21 @@ impl Pool {
             pool: self.clone(),
         };
         let Span { base, len } = piece.span();
-        // SAFETY: The bytes are there, and nobody else's of this machine.
+        // SAFETY: The bytes exist, and on this machine only the piece owns them.
         unsafe { base.as_ptr().write_bytes(0, len) };
         Ok(piece)
     }
 }
 
-/// A piece of a [`Pool`], until this is dropped. It is memory as long, also when its place was given back.
+/// A piece of a [`Pool`], until it is dropped. Its memory exists as long, even after its place was
+/// given back.
 pub(super) struct Piece {
     pub(super) place: Place,
     pool: Arc<Pool>,
 }
 
 impl Piece {
-    /// Its bytes: valid for reads and writes as long as this lives.
+    /// Returns the bytes of the piece, which are valid for reads and writes as long as it exists.
     pub(super) fn span(&self) -> Span {
         Span {
             // SAFETY: The place lies in the memory of the pool.
@@ -106,38 +119,45 @@ impl Piece {
     }
 }
 
-/// Memory of the kernel in one piece, at a place that suits a device.
+/// Contiguous kernel memory at an address that suits a device.
 ///
 /// # Invariants
 ///
-/// The bytes of `span`, a multiple of the page size, are valid for reads and writes, in the kernel's linear mapping,
-/// and owned by this; they were allocated for `device`.
+/// The bytes of `span`, a multiple of the page size, were allocated for `device`. They are valid
+/// for reads and writes, in the kernel's linear mapping, and owned by this.
 struct Contiguous {
     device: ARef<Device>,
     span: Span,
 }
 
 impl Contiguous {
-    /// Zeroed memory whose physical address is a multiple of `align`; both are powers of two and at least a
-    /// page. `ENOMEM` also where there is no such piece. May sleep, and for long where much has to be moved.
+    /// Allocates zeroed memory whose physical address is a multiple of `align`. Both numbers must
+    /// be powers of two and at least a page.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: a number is invalid.
+    /// - `ENOMEM`: there is no such contiguous memory.
+    ///
+    /// Context: may sleep, for long if many pages have to be moved.
     fn new(device: &ARef<Device>, size: usize, align: usize) -> Result<Self> {
         let is_possible = |value: usize| value.is_power_of_two() && value >= PAGE_SIZE;
         if !is_possible(size) || !is_possible(align) {
             return Err(EINVAL);
         }
-        // SAFETY: The device is valid; both numbers are as the function wants them.
+        // SAFETY: The device is valid, and both numbers are powers of two, as the helper requires.
         let base = unsafe { own::scif_helper_alloc_contiguous(dma_map::raw(device), size, align) };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
-        // INVARIANT: It has just been allocated like this.
+        // INVARIANT: The memory has just been allocated with these properties.
         Ok(Self {
             device: device.clone(),
             span: Span { base, len: size },
         })
     }
 
-    /// Where that is, for the hardware.
+    /// Returns the physical address.
     fn phys(&self) -> u64 {
-        // SAFETY: By the type invariant it is in the kernel's linear mapping.
+        // SAFETY: By the type invariant the memory is in the kernel's linear mapping.
         unsafe { own::scif_helper_virt_to_phys(self.span.base.as_ptr().cast()) }
     }
 }
@@ -145,7 +165,7 @@ impl Contiguous {
 impl Drop for Contiguous {
     fn drop(&mut self) {
         let (device, Span { base, len }) = (dma_map::raw(&self.device), self.span);
-        // SAFETY: By the type invariants it was allocated for this device, with this size.
+        // SAFETY: By the type invariant the memory was allocated for this device, with this size.
         unsafe { own::scif_helper_free_contiguous(device, base.as_ptr().cast(), len) };
     }
 }
@@ -159,7 +179,7 @@ mod tests {
     };
 
     #[test]
-    fn pieces_are_found_zeroed_and_given_back() -> Result {
+    fn released_piece_is_zeroed_when_taken_again() -> Result {
         let pool = Pool::new(&device()?, Shape::in_one(64 << 10), 64 << 10)?;
         assert_eq!(pool.places.base % (64 << 10), 0);
         let first = pool.take(1)?;
@@ -170,7 +190,7 @@ mod tests {
         );
         assert_eq!(pool.places.bytes_for(Purpose::Rings), 64 << 10);
         assert_eq!(pool.take(1).err(), Some(ENOSPC));
-        // SAFETY: It is that long.
+        // SAFETY: The piece is that long.
         unsafe { first.span().base.as_ptr().write(7) };
         drop(first);
         let again = pool.take(UNIT)?;
@@ -181,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_piece_crosses_a_seam() -> Result {
+    fn pool_piece_never_crosses_a_seam() -> Result {
         let seams = Seams::every(16 << 10).ok_or(EINVAL)?;
         let shape = Shape {
             len: 32 << 10,
@@ -200,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_may_outlive_its_mapping() -> Result {
+    fn pool_piece_may_outlive_its_pool() -> Result {
         let pool = Pool::new(&device()?, Shape::in_one(4096), 4096)?;
         let piece = pool.take(4096)?;
         pool.close();
@@ -211,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lies_where_it_must() -> Result {
+    fn contiguous_memory_is_aligned_and_zeroed() -> Result {
         let device = device()?;
         for (size, align) in [
             (4096, 4096),
@@ -222,7 +242,7 @@ mod tests {
             let memory = Contiguous::new(&device, size, align)?;
             assert_eq!(memory.phys() % align as u64, 0);
             assert_eq!(memory.span.len, size);
-            // SAFETY: It is that long.
+            // SAFETY: The memory is that long.
             let bytes = unsafe { core::slice::from_raw_parts(memory.span.base.as_ptr(), size) };
             assert!(bytes.iter().all(|byte| *byte == 0));
         }
@@ -230,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn only_powers_of_two_are_sizes() -> Result {
+    fn sizes_that_are_no_powers_of_two_are_refused() -> Result {
         let device = device()?;
         for (size, align) in [
             (0, 4096),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Something that there is once, for functions that are given nothing: those that other modules call, and `open` of a
+//! Global objects for functions that get no context: those that other modules call, and `open` of a
 //! device.
 
 use core::ptr;
@@ -19,11 +19,11 @@ use kernel::{
     },
 };
 
-/// Something that functions which others call can find, as long as there is a [`Publication`] of it.
+/// A pointer to an object that such functions can find while its [`Publication`] exists.
 ///
 /// # Invariants
 ///
-/// It is null, or from [`Arc::into_raw`].
+/// The pointer is null, or from [`Arc::into_raw`].
 pub(crate) struct Published<T>(Atomic<*mut T>);
 
 impl<T: Send + Sync + 'static> Published<T> {
@@ -31,32 +31,35 @@ impl<T: Send + Sync + 'static> Published<T> {
         Self(Atomic::new(ptr::null_mut()))
     }
 
-    /// Has `value` found from now on.
+    /// Makes [`Self::get`] return `value` from now on.
     pub(crate) fn publish(&'static self, value: Arc<T>) -> Publication<T> {
         self.0.store(Arc::into_raw(value).cast_mut(), Release);
         Publication(self)
     }
 
-    /// Looks for it: `ENODEV` before the module has been initialised. The caller keeps this module loaded: another module by
-    /// using its symbols, a file by its operations.
+    /// Returns the object, or `ENODEV` before the module has been initialised.
+    ///
+    /// The caller keeps this module loaded: another module by using its symbols, a file by its
+    /// operations.
     pub(crate) fn get(&'static self) -> Result<Arc<T>> {
         let value = self.0.load(Acquire);
         if value.is_null() {
             return Err(ENODEV);
         }
-        // SAFETY: It was published, and stays so while the module is loaded.
+        // SAFETY: The object was published, and stays so while the module is loaded.
         Ok(unsafe { ArcBorrow::from_raw(value) }.into())
     }
 }
 
-/// Dropped when nobody can call any more: whoever can keeps this module loaded.
+/// A handle of a published object. Drop it when no caller can exist any more: each possible caller
+/// keeps this module loaded.
 pub(crate) struct Publication<T: Send + Sync + 'static>(&'static Published<T>);
 
 impl<T: Send + Sync + 'static> Drop for Publication<T> {
     fn drop(&mut self) {
         let value = self.0 .0.xchg(ptr::null_mut(), Full);
         if !value.is_null() {
-            // SAFETY: `publish` has put it there, and nobody else takes it out.
+            // SAFETY: `publish` has stored the pointer, and only this takes it out.
             drop(unsafe { Arc::from_raw(value) });
         }
     }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the CPU loads and stores through a mapping of the kernel: that of a device, and RAM by its
-//! physical address.
+//! Memory that the CPU loads and stores through a mapping of the kernel: a device's memory, or RAM
+//! by its physical address.
 //!
 //! # Memory of a device
 //!
-//! It is mapped with write combining. Writes are cheap and gathered into bursts; they may leave the CPU in
-//! any order until [`flush_writes`]. Reads stall for a round trip over the bus each.
+//! The kernel maps device memory with write combining. Stores are cheap and are combined into
+//! bursts. They may leave the CPU in any order until [`flush_writes`]. Each load stalls for a round
+//! trip over the bus.
 //!
 //! # RAM
 //!
-//! It belongs to a [`SharedMemory`](super::shared_memory::SharedMemory) or to [`Pages`], or it is reached by this node as
-//! its own peer: see [`OwnMemory`].
+//! RAM belongs to a [`SharedMemory`](super::shared_memory::SharedMemory) or to [`Pages`]. As its
+//! own peer, this node accesses RAM through [`OwnMemory`].
 //!
-//! This file has more than 500 lines because memory of a device and RAM have the same accesses, each written once.
+//! This file has more than 500 lines because device memory and RAM have the same accesses, each
+//! written once.
 //!
 //! C header: [`include/linux/io.h`](srctree/include/linux/io.h)
 
@@ -49,9 +51,10 @@ use crate::logic::{
     stores::store_halves, //
 };
 
-/// Bytes to which the kernel has a pointer and never a reference: others write there while this node reads.
+/// A range of bytes to which the kernel has a pointer but never a reference, because others write
+/// there while this node reads.
 ///
-/// Whoever has it says how long they are valid.
+/// The owner of the value determines how long the bytes are valid.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) base: NonNull<u8>,
@@ -60,11 +63,11 @@ pub(super) struct Span {
 
 // SAFETY: The kernel's mappings belong to no thread.
 unsafe impl Send for Span {}
-// SAFETY: It is no more than an address and a number.
+// SAFETY: The value is only an address and a number.
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// Returns a pointer to `count` bytes at an offset; `EINVAL` where they are not all inside.
+    /// Returns a pointer to `count` bytes at `offset`; `EINVAL` if not all of them are inside.
     #[inline]
     pub(super) fn at(self, offset: usize, count: usize) -> Result<*mut u8> {
         match offset.checked_add(count) {
@@ -73,7 +76,7 @@ impl Span {
         }
     }
 
-    /// Returns a pointer to a number, as [`Self::at`]; `EINVAL` also where it is not aligned.
+    /// Returns a pointer to a number at `offset`; `EINVAL` if it is not inside or not aligned.
     #[inline]
     pub(super) fn number_at<N>(self, offset: usize) -> Result<*mut N> {
         let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
@@ -85,20 +88,21 @@ impl Span {
     }
 }
 
-/// Where a device has memory that may be loaded and stored.
+/// A range of device memory that the CPU may load and store.
 #[derive(Clone, Copy)]
 pub(crate) struct DeviceMemory {
     phys: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
 }
 
 impl DeviceMemory {
-    /// So many bytes at a physical address.
+    /// Describes `size` bytes of device memory at a physical address.
     ///
     /// # Safety
     ///
-    /// They are memory of a device, and no registers. Or they are RAM, and are refused later.
+    /// The bytes are memory of a device, and not registers. Or they are RAM, which
+    /// [`IoMapping::write_combined`] refuses.
     pub(super) unsafe fn new(phys: u64, size: u64) -> Self {
         Self { phys, size }
     }
@@ -106,7 +110,7 @@ impl DeviceMemory {
 
 /// A mapped range of device memory.
 ///
-/// Drop it before the driver of the device lets the range go.
+/// Drop it before the device's driver releases the range.
 ///
 /// # Invariants
 ///
@@ -114,12 +118,19 @@ impl DeviceMemory {
 pub(crate) struct IoMapping {
     span: Span,
     pub(crate) phys: u64,
-    /// Its bytes; 0 once it is not mapped any more.
+    /// Size in bytes; 0 once the range is unmapped.
     len: Atomic<usize>,
 }
 
 impl IoMapping {
-    /// Maps the first `size` bytes of memory of a device. May sleep. EINVAL if it has no so many.
+    /// Maps the first `size` bytes of a device's memory.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: `size` is 0, or the device does not have so many bytes.
+    /// - `ENOMEM`: the range can't be mapped, for example because it is RAM.
+    ///
+    /// Context: may sleep.
     pub(crate) fn write_combined(memory: DeviceMemory, size: u64) -> Result<Self> {
         if size > memory.size {
             return Err(EINVAL);
@@ -128,9 +139,9 @@ impl IoMapping {
         if size == 0 || (size as u64).checked_add(phys).is_none() {
             return Err(EINVAL);
         }
-        // SAFETY: Addresses that are RAM are refused.
+        // SAFETY: The helper refuses addresses that are RAM.
         let base = unsafe { own::scif_helper_ioremap_wc(phys as PhysAddr, size) };
-        // INVARIANT: It has just been mapped.
+        // INVARIANT: The range has just been mapped.
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         Ok(Self {
             span: Span { base, len: size },
@@ -139,33 +150,37 @@ impl IoMapping {
         })
     }
 
-    /// The size in bytes; 0 after [`Self::unmap`].
+    /// Returns the size in bytes; 0 after [`Self::unmap`].
     pub(crate) fn size(&self) -> usize {
-        // SAFETY: It is valid, and stored in one piece. `load` would be a call of C, on the way of each message.
+        // SAFETY: The pointer is valid, and the number is stored in one piece. `load` would be a
+        // call of C, on the path of each message.
         unsafe { self.len.as_ptr().read_volatile() }
     }
 
-    /// Takes the mapping away before this is dropped: nothing of it is reached any more, as all who do that are inside of
-    /// what was drained. May sleep.
-    pub(crate) fn unmap(&self, _nobody_reaches_it: &Drained) {
+    /// Unmaps the range before this is dropped. `_drained` proves that all uses of the range
+    /// have ended.
+    /// Context: may sleep.
+    pub(crate) fn unmap(&self, _drained: &Drained) {
         if self.len.xchg(0, Full) != 0 {
-            // SAFETY: By the type invariant it is mapped. Who reaches some of it is inside of what is drained: nobody.
+            // SAFETY: By the type invariant the range is mapped. The caller has drained all users
+            // of the range, so no other code uses it.
             unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
         }
     }
 
-    /// Where the kernel has it mapped, as a number.
+    /// Returns the kernel's address of the mapping, as a number.
     pub(crate) fn kernel_address(&self) -> usize {
         self.span.base.addr().get()
     }
 
-    /// `len` bytes of it: EFAULT where they are not all inside, or after [`Self::unmap`].
+    /// Returns `len` bytes at `offset`; `EFAULT` if not all of them are inside, or after
+    /// [`Self::unmap`].
     pub(crate) fn reach(&self, offset: u64, len: u64) -> Result<Reached<'_>> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size() as u64 => Ok(Reached {
-                // INVARIANT: It is a part of the mapping, which is borrowed.
+                // INVARIANT: The bytes are a part of the mapping, which is borrowed.
                 span: Span {
-                    // SAFETY: It is inside, as just checked.
+                    // SAFETY: The offset is inside, as just checked.
                     base: unsafe { self.span.base.add(offset as usize) },
                     len: len as usize,
                 },
@@ -177,7 +192,7 @@ impl IoMapping {
         }
     }
 
-    /// The `len` bytes at a physical address: EINVAL if they are not all in it.
+    /// Returns the `len` bytes at a physical address; `EINVAL` if they are not all in this mapping.
     pub(super) fn at(&self, phys: u64, len: usize) -> Result<Reached<'_>> {
         let offset = phys.checked_sub(self.phys).ok_or(EINVAL)?;
         self.reach(offset, len as u64).or(Err(EINVAL))
@@ -187,20 +202,20 @@ impl IoMapping {
 impl Drop for IoMapping {
     fn drop(&mut self) {
         if self.size() != 0 {
-            // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
+            // SAFETY: By the type invariant the range is mapped, and nothing uses it any more.
             unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
         }
     }
 }
 
-/// Memory that the CPU reaches.
+/// A range of memory that the CPU can access.
 ///
-/// Offsets count from its first byte; what does not lie in it is EINVAL.
+/// Offsets count from its first byte. An access outside of the range is `EINVAL`.
 ///
 /// # Invariants
 ///
-/// `span` is where the kernel has the bytes at `phys` mapped: memory of a device in a mapping that lives
-/// for `'a` if `is_device`, else RAM in the kernel's linear mapping.
+/// `span` is where the kernel has the bytes at `phys` mapped. If `is_device`, they are memory of a
+/// device, in a mapping that lives for `'a`; else RAM in the kernel's linear mapping.
 pub(crate) struct Reached<'a> {
     span: Span,
     phys: u64,
@@ -208,22 +223,24 @@ pub(crate) struct Reached<'a> {
     _mapping: PhantomData<&'a IoMapping>,
 }
 
-/// This node's memory, as it names it to itself where it is its own peer: by physical addresses.
+/// The memory of this node, by physical addresses, for a node that is its own peer.
 ///
-/// Nothing is looked up here, as each message comes this way: an address is trusted as a peer's module trusts it. It comes
-/// out of the tables of this module alone, which no process and no other peer writes to, and who has told it keeps
-/// the memory until it was taken back. What is checked is that there is RAM, so that a wrong one is an error and
-/// not a crash.
+/// Each message takes this path, so no address is looked up: an address is trusted as a peer's
+/// module trusts it. Addresses come only from the tables of this module, which no process and no
+/// other peer can write. The owner that published an address keeps the memory until it has
+/// withdrawn the address. Only the presence of RAM is checked, so that a wrong address is an error
+/// and not a crash.
 pub(crate) struct OwnMemory;
 
 impl OwnMemory {
-    /// Bytes at a physical address: EFAULT where there is no RAM.
+    /// Returns `len` bytes at a physical address; `EFAULT` where there is no RAM.
     pub(crate) fn reach(&self, phys: u64, len: u64) -> Result<Reached<'_>> {
         let len = usize::try_from(len)?;
-        // SAFETY: It takes any address.
+        // SAFETY: The helper takes any address.
         let base = unsafe { own::scif_helper_direct_map(phys, len) };
         let base = NonNull::new(base.cast()).ok_or(EFAULT)?;
-        // INVARIANT: C has just seen to it that there is RAM; whoever has told the address keeps it.
+        // INVARIANT: The helper has checked that there is RAM. The owner that published the address
+        // keeps it.
         Ok(Reached {
             span: Span { base, len },
             phys,
@@ -234,15 +251,15 @@ impl OwnMemory {
 }
 
 impl Reached<'_> {
-    /// Bytes of this node's RAM, in pages that follow each other.
+    /// Returns `len` bytes of this node's RAM, in pages that follow each other.
     ///
     /// # Safety
     ///
-    /// The pages are RAM, and stay allocated as long as what is returned.
+    /// The pages are RAM, and stay allocated while the returned value exists.
     pub(super) unsafe fn in_pages(phys: u64, len: usize) -> Self {
         // SAFETY: By the contract of this function there are such pages.
         let base = unsafe { own::scif_helper_page_address(phys as PhysAddr) };
-        // SAFETY: A page that is mapped is not at 0.
+        // SAFETY: The address of a mapped page is not 0.
         let base = unsafe { NonNull::new_unchecked(base.cast()) };
         // INVARIANT: The kernel has all RAM mapped.
         Self {
@@ -253,18 +270,24 @@ impl Reached<'_> {
         }
     }
 
-    /// Stores bytes. Posted: see [`flush_writes`].
+    /// Returns a pointer to the first byte, for stores by C.
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.span.base.as_ptr()
+    }
+
+    /// Stores bytes. The stores are posted: [`flush_writes`] orders them.
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result {
         let to = self.span.at(at, bytes.len())?;
-        // SAFETY: Both are valid for that many bytes. What RAM is used for is up to those who share the
-        // address; no Rust reference covers it.
+        // SAFETY: Both are valid for that many bytes. The users that share the address expect such
+        // writes to RAM, and no Rust reference covers it.
         unsafe { copy(to, self.is_device, bytes.as_ptr(), false, bytes.len()) };
         Ok(())
     }
 
-    /// Stores `len` bytes of a caller from `from_offset` on, if they are in memory and can be stored
-    /// without a copy; says whether that was so. If not, or on an error, some may have been stored.
-    /// Does not wait.
+    /// Stores `len` bytes of a caller's buffer from `from_offset` on, without sleeping.
+    ///
+    /// Returns false if the bytes are not in memory or can't be stored without a copy. On false or
+    /// an error, some bytes may have been stored.
     #[inline]
     pub(crate) fn write_from(
         &self,
@@ -278,11 +301,15 @@ impl Reached<'_> {
         unsafe { from.copy_to(from_offset, to, self.is_device, len) }
     }
 
-    /// Loads 32 bits, of which nobody hears: when this returns, what this processor has stored before has arrived,
-    /// and what the peer's processors had stored before that is here. A round trip across a bridge.
+    /// Loads 32 bits and discards them, to order memory across the bridge.
+    ///
+    /// When this returns, all earlier stores of this CPU have arrived at the peer. All stores that
+    /// the peer's CPUs made before have arrived here. The load takes a round trip across the
+    /// bridge.
     pub(crate) fn read_back(&self, at: usize) -> Result {
         let from = self.span.number_at::<u32>(at)?;
-        // The stores leave before the load, and what is loaded later is loaded after it.
+        // Orders earlier stores before the load; the barrier below orders the load before later
+        // loads.
         barrier::mb(barrier::Full);
         // SAFETY: `number_at` returns valid and aligned pointers.
         unsafe {
@@ -296,7 +323,7 @@ impl Reached<'_> {
         Ok(())
     }
 
-    /// Stores a byte, in one access.
+    /// Stores a byte with one access.
     pub(crate) fn write_u8(&self, at: usize, value: u8) -> Result {
         let to = self.span.number_at::<u8>(at)?;
         // SAFETY: As in `write_u32`.
@@ -310,7 +337,7 @@ impl Reached<'_> {
         Ok(())
     }
 
-    /// Stores a 32-bit value, little-endian, in one access.
+    /// Stores a 32-bit number, little-endian, with one access.
     pub(crate) fn write_u32(&self, at: usize, value: u32) -> Result {
         let to = self.span.number_at::<u32>(at)?;
         // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.
@@ -324,7 +351,7 @@ impl Reached<'_> {
         Ok(())
     }
 
-    /// Stores a 64-bit value, little-endian, in one access.
+    /// Stores a 64-bit number, little-endian, with one access.
     pub(crate) fn write_u64(&self, at: usize, value: u64) -> Result {
         let to = self.span.number_at::<u64>(at)?;
         // SAFETY: As in `write_u32`.
@@ -338,20 +365,21 @@ impl Reached<'_> {
         Ok(())
     }
 
-    /// Fills all of it with bytes of `pages` from `offset` on, by CPU.
+    /// Fills the whole range by CPU with bytes of `pages` from `offset` on.
     #[inline]
     pub(crate) fn copy_from(&self, pages: &Pages, offset: usize) -> Result {
         let (to, is_device) = (self.span.base.as_ptr(), self.is_device);
         pages.for_each_piece(offset, self.span.len, |piece, done| {
-            // SAFETY: The piece and what was before it are no longer than this, by whose invariant the memory is there.
-            // Where they overlap the contents are mixed; C's function does not mind.
+            // SAFETY: The pieces so far are no longer than the range, whose memory is there by the
+            // type invariant. Where both overlap, the contents are mixed, which C's function
+            // tolerates.
             unsafe { piece.copy_out(to.add(done), is_device) };
             Ok(())
         })
     }
 
-    /// Copies all of it to `pages` from `offset` on, by CPU; slow across a bridge. `EACCES` when those are
-    /// read-only.
+    /// Copies the whole range by CPU to `pages` from `offset` on, which is slow across a bridge.
+    /// Returns `EACCES` if the pages are read-only.
     pub(crate) fn copy_to(&self, pages: &Pages, offset: usize) -> Result {
         pages.require_writable()?;
         let (from, is_device) = (self.span.base.as_ptr(), self.is_device);
@@ -362,22 +390,22 @@ impl Reached<'_> {
         })
     }
 
-    /// Copies all of it to memory that may be a device's.
+    /// Copies the whole range to memory that may be a device's.
     ///
     /// # Safety
     ///
-    /// So many bytes at `to` are valid for writes; they are `ioremap`ped if `is_device`.
+    /// As many bytes at `to` are valid for writes. They are `ioremap`ped if `is_device`.
     pub(super) unsafe fn copy_out(&self, to: *mut u8, is_device: bool) {
         let Span { base, len } = self.span;
         // SAFETY: By the contract of this function, and the type invariant.
         unsafe { copy_in_use(to, is_device, base.as_ptr(), self.is_device, len) };
     }
 
-    /// Fills all of it, which processes may have mapped, from memory that may be a device's.
+    /// Fills the whole range, which processes may have mapped, from memory that may be a device's.
     ///
     /// # Safety
     ///
-    /// So many bytes at `from` are valid for reads; they are `ioremap`ped if `is_device`.
+    /// As many bytes at `from` are valid for reads. They are `ioremap`ped if `is_device`.
     pub(super) unsafe fn copy_in(&self, from: *const u8, is_device: bool) {
         let Span { base, len } = self.span;
         // SAFETY: By the contract of this function, and the type invariant.
@@ -385,18 +413,20 @@ impl Reached<'_> {
         if self.is_device {
             flush_writes();
         } else {
-            // SAFETY: By the type invariant it is RAM.
+            // SAFETY: By the type invariant the range is RAM.
             unsafe { own::scif_helper_flush_pages(self.phys as PhysAddr, len) };
         }
     }
 
-    /// Stores a number that is all of it, little-endian, before anything that is stored later: in one access where it is
-    /// aligned, else in two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
+    /// Stores a number that fills the whole range, little-endian, before all later stores.
+    ///
+    /// An aligned number takes one access, any other two, the lower half last. Returns `EINVAL`
+    /// unless the range has 8 bytes and is aligned to 4.
     pub(crate) fn store_u64(&self, value: u64) -> Result {
         if self.span.len != size_of::<u64>() {
             return Err(EINVAL);
         }
-        // Whoever sees the value sees what was written before.
+        // Makes a reader that sees the value see all earlier writes, too.
         barrier::smp_mb(barrier::Write);
         if self.write_u64(0, value).is_err() {
             store_halves(value, |at, half| self.write_u32(at, half), flush_writes)?;
@@ -407,8 +437,8 @@ impl Reached<'_> {
         Ok(())
     }
 
-    /// The frame of the page at which it begins, for mapping it into a process: `EINVAL` where no whole page
-    /// is. It stays what it is as long as what is reached.
+    /// Returns the frame of the range's first page, for mapping it into a process; `EINVAL` where
+    /// no whole page begins. The frame is valid as long as this range.
     pub(crate) fn page_frame(&self) -> Result<u64> {
         self.span.at(0, PAGE_SIZE)?;
         if self.phys % PAGE_SIZE as u64 != 0 {
@@ -417,13 +447,14 @@ impl Reached<'_> {
         Ok(self.phys >> PAGE_SHIFT)
     }
 
-    /// Where the kernel has its first page mapped, as a number.
+    /// Returns the kernel's address of the first page, as a number.
     pub(crate) fn kernel_address(&self) -> Result<usize> {
         Ok(self.span.at(0, PAGE_SIZE)?.addr())
     }
 
-    /// The whole of it by itself, if it is memory of a device: for who may keep it longer than it is reached. May
-    /// sleep.
+    /// Maps the whole range anew, for a caller that keeps it for longer than this value. `None` for
+    /// RAM.
+    /// Context: may sleep.
     pub(crate) fn to_keep(&self) -> Result<Option<IoMapping>> {
         if !self.is_device {
             return Ok(None);
@@ -434,27 +465,26 @@ impl Reached<'_> {
         IoMapping::write_combined(memory, size).map(Some)
     }
 
-    /// Whether processes map it write-combining.
+    /// Returns whether processes map this memory write-combining.
     pub(crate) fn is_write_combined(&self) -> bool {
         self.is_device
     }
 }
 
-/// Makes everything written before, to any device, arrive before anything that is written after: other
-/// memory, and doorbells.
+/// Makes all earlier writes, to any device, arrive before all later writes, including doorbells.
 pub(crate) fn flush_writes() {
     barrier::mb(barrier::Write);
 }
 
-/// The physical address behind the last byte of RAM.
+/// Returns the physical address behind the last byte of RAM.
 pub(crate) fn end_of_memory() -> u64 {
     // SAFETY: No preconditions.
     unsafe { own::scif_helper_end_of_memory() }
 }
 
-/// As which address other devices know a physical one, if no IOMMU translates for them.
+/// Returns the address by which other devices know a physical one, if no IOMMU translates for them.
 pub(crate) fn bus_address(phys: u64) -> u64 {
-    // SAFETY: It takes any address.
+    // SAFETY: The helper takes any address.
     unsafe { own::scif_helper_bus_address(phys as PhysAddr) }
 }
 
@@ -462,8 +492,8 @@ pub(crate) fn bus_address(phys: u64) -> u64 {
 ///
 /// # Safety
 ///
-/// `to` is valid for writes, and `from` for reads; each is a device's memory that is mapped write-combining if it
-/// says so.
+/// `to` is valid for writes, and `from` for reads. Each is device memory that is mapped
+/// write-combining if `to_device` or `from_device` says so.
 #[inline]
 pub(super) unsafe fn copy(
     to: *mut u8,
@@ -485,12 +515,12 @@ pub(super) unsafe fn copy(
     }
 }
 
-/// Copies as [`copy`] what processes may write and read meanwhile, and other transfers, which KCSAN so does not look at:
-/// what comes of that is up to those who share the memory.
+/// Copies as [`copy`] does, but hides the accesses from KCSAN: processes and other transfers may
+/// access the memory meanwhile. The sharers of the memory have to cope with the result.
 ///
 /// # Safety
 ///
-/// As for [`copy`].
+/// The contract is that of [`copy`].
 #[inline]
 unsafe fn copy_in_use(
     to: *mut u8,
@@ -500,31 +530,60 @@ unsafe fn copy_in_use(
     len: usize,
 ) {
     #[cfg(CONFIG_KCSAN)]
-    // SAFETY: No preconditions; it ends below.
+    // SAFETY: No preconditions; KCSAN is enabled again below.
     unsafe {
         bindings::kcsan_disable_current()
     };
     // SAFETY: By the contract of this function.
     unsafe { copy(to, to_device, from, from_device, len) };
     #[cfg(CONFIG_KCSAN)]
-    // SAFETY: It was begun above.
+    // SAFETY: KCSAN was disabled above.
     unsafe {
         bindings::kcsan_enable_current()
     };
+}
+
+/// Memory of the peer for a number of bytes.
+pub struct Room<'a> {
+    memory: Reached<'a>,
+    len: u32,
+}
+
+impl<'a> Room<'a> {
+    /// Takes memory for `len` bytes, which `memory` has.
+    pub(crate) fn new(memory: Reached<'a>, len: u32) -> Self {
+        Self { memory, len }
+    }
+
+    /// Returns the number of bytes to be stored.
+    pub fn size(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Stores bytes at an offset. EINVAL: they are not all inside.
+    pub fn store(&self, at: usize, bytes: &[u8]) -> Result {
+        self.memory.write(at, bytes)
+    }
+
+    /// Returns the address of the first byte: memory of a device that is mapped write-combining, or
+    /// RAM. It is valid for stores of [`Self::size`] bytes.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.memory.pointer()
+    }
 }
 
 #[kunit_tests(scif_sys_reached)]
 mod tests {
     use super::*;
     use crate::sys::shared_memory::{
+        MemoryUser,
         Payer,
-        SharedMemory,
-        User, //
+        SharedMemory, //
     };
 
     #[test]
-    fn it_is_the_same_memory() -> Result {
-        let memory = SharedMemory::new(8192, &User::Physical, Payer::Nobody)?;
+    fn memory_reached_by_address_is_the_same_memory() -> Result {
+        let memory = SharedMemory::new(8192, &MemoryUser::Physical, Payer::None)?;
         let address = memory.phys_address();
         assert!(address + 8192 <= end_of_memory());
         let reached = OwnMemory.reach(address, 8192)?;
@@ -542,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_is_refused() {
+    fn address_outside_memory_is_refused() {
         assert!(OwnMemory.reach(1 << 45, 1).is_err());
         assert!(OwnMemory.reach(u64::MAX, 1).is_err());
         assert!(OwnMemory.reach(u64::MAX - 4095, 8192).is_err());

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Things that several have together, by a key: made for the first, gone with the last.
+//! A table of objects that several users share by a key: created for the first user, dropped with
+//! the last.
 //!
-//! The table itself keeps none of them. One that the last has let go of is not found any more, and may
-//! still be going for a moment: who needs what it has taken waits for that.
+//! The table itself keeps no object. Once the last user has dropped its share, the object is not
+//! found any more, although its destructor may still be running. A caller that needs what the old
+//! object has taken waits for its end.
 //!
-//! Lock: `entries` is a spinlock, as the control work takes it; things are made and dropped without it.
+//! Lock: `entries` is a spinlock, since the control work takes it, too. Objects are created and
+//! dropped outside of the lock.
 
 use core::{
     mem::ManuallyDrop,
@@ -35,34 +38,35 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// A table of shared objects.
 #[pin_data]
 pub(crate) struct SharedTable<K, T: ?Sized> {
     #[pin]
     entries: SpinLock<RBTree<K, Entry<T>>>,
-    /// How many things are not found any more, and not gone yet.
+    /// Number of objects that are not found any more but not yet dropped.
     going: Atomic<usize>,
-    /// Woken when one of those has gone.
+    /// Woken when the drop of an object is complete.
     #[pin]
     gone: WaitQueue,
 }
 
 struct Entry<T: ?Sized> {
-    /// How many [`Share`]s there are of it.
+    /// Number of [`Share`]s of the object.
     users: usize,
     thing: Arc<T>,
 }
 
-/// What one has of a thing.
+/// A user's share of an object.
 pub(crate) struct Share<K: Ord + Unpin, T: ?Sized> {
     key: K,
-    /// Dropped by the share itself, before the table hears of it.
+    /// Dropped by `drop` before it updates the table.
     thing: ManuallyDrop<Arc<T>>,
     table: Arc<SharedTable<K, T>>,
 }
 
 impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
-    /// Nothing is shared yet. May sleep.
+    /// Creates an empty table.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -82,13 +86,16 @@ impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
         }
     }
 
-    /// Waits until the things have gone that the last has let go of by now. Interruptible.
+    /// Waits until all objects are dropped whose last share is gone by now. A signal ends the wait
+    /// (`ERESTARTSYS`).
+    /// Context: may sleep.
     pub(crate) fn wait_for_gone(&self) -> Result {
         self.gone
             .wait(|| (self.going.load(Acquire) == 0).then_some(()))
     }
 
-    /// Joins those who have it; none if nobody does. May sleep.
+    /// Returns a share of the object of `key`, if there is one.
+    /// Context: may sleep.
     pub(crate) fn join(self: &Arc<Self>, key: K) -> Option<Share<K, T>> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(&key)?;
@@ -96,18 +103,21 @@ impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
         Some(self.share_of(key, entry.thing.clone()))
     }
 
-    /// Joins those who have it, or adds this one, which is dropped otherwise. May sleep.
+    /// Returns a share of the object of `key`. If there is none, adds `thing`, which is dropped
+    /// otherwise.
+    /// Context: may sleep.
     pub(crate) fn join_or_add(self: &Arc<Self>, key: K, thing: Arc<T>) -> Result<Share<K, T>> {
         let entry = Entry {
             users: 1,
             thing: thing.clone(),
         };
-        // Before the lock, which all processes need: who pays may have to wait.
+        // Allocates before the lock, which all processes need: the payer of the memory may have to
+        // wait.
         let node = RBTreeNode::new(key, entry, GFP_KERNEL_ACCOUNT)?;
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {
             entry.users += 1;
-            // The other thing is dropped after the lock, which was taken later.
+            // `thing` is dropped after the lock, since the guard was declared later.
             return Ok(self.share_of(key, entry.thing.clone()));
         }
         entries.insert(node);
@@ -116,8 +126,11 @@ impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
 }
 
 impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
-    /// Joins those who have it, or makes it. Two that come at the same time may both make it: then one
-    /// of the two is dropped, and both have the other. May sleep.
+    /// Returns a share of the object of `key`, which is created if there is none.
+    ///
+    /// Two callers may both create it at the same time. Then one object is dropped, and both
+    /// callers share the other.
+    /// Context: may sleep.
     pub(crate) fn join_or_make(
         self: &Arc<Self>,
         key: K,
@@ -131,13 +144,15 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
 }
 
 impl<T: ?Sized> SharedTable<usize, T> {
-    /// Finds the first thing that is `wanted`. May sleep.
+    /// Finds the first object for which `wanted` is true.
+    /// Context: may sleep.
     pub(crate) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
         self.iter().find(|thing| wanted(thing))
     }
 
-    /// Walks over the things, by their keys and without the lock: what comes and goes meanwhile may be seen or not,
-    /// all else is seen once. May sleep.
+    /// Iterates over the objects by their keys, without the lock between them. An object that is
+    /// added or removed meanwhile may be missed; each other object is returned once.
+    /// Context: may sleep.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         let mut next = 0;
         core::iter::from_fn(move || {
@@ -168,7 +183,8 @@ impl<K: Ord + Unpin, T: ?Sized> Drop for Share<K, T> {
             });
             match users {
                 Some(0) => {
-                    // Under the lock: who finds it no more finds that it is going.
+                    // Counts under the lock: a caller that does not find the object finds that it
+                    // is going.
                     self.table.going.fetch_add(1, Relaxed);
                     entries.remove_node(&self.key)
                 }
@@ -177,7 +193,7 @@ impl<K: Ord + Unpin, T: ?Sized> Drop for Share<K, T> {
         };
         let is_last = last.is_some();
         drop(last);
-        // SAFETY: Nobody uses it any more.
+        // SAFETY: `drop` runs once, and the object is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.thing) };
         if is_last {
             self.table.going.fetch_sub(1, Release);
@@ -190,14 +206,14 @@ impl<K: Ord + Unpin, T: ?Sized> Drop for Share<K, T> {
 mod tests {
     use super::*;
 
-    /// How many there are of a key.
+    /// Returns the number of shares of a key.
     fn users<T>(table: &SharedTable<u32, T>, key: u32) -> usize {
         let entries = table.entries.lock();
         entries.get(&key).map_or(0, |entry| entry.users)
     }
 
     #[test]
-    fn it_is_made_once_and_gone_with_the_last() -> Result {
+    fn entry_is_made_once_and_removed_with_its_last_user() -> Result {
         let table = SharedTable::<u32, u64>::new()?;
         assert!(table.join(1).is_none());
         let first = table.join_or_make(1, || Ok(10))?;
@@ -215,7 +231,7 @@ mod tests {
         Ok(())
     }
 
-    /// Has to go while it can't be found.
+    /// A value that is dropped only while it can't be found.
     struct Watched(Arc<SharedTable<u32, Watched>>);
 
     impl Drop for Watched {
@@ -226,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_going_can_be_waited_for() -> Result {
+    fn wait_for_gone_waits_for_dropped_entries() -> Result {
         let table = SharedTable::<u32, Watched>::new()?;
         table.wait_for_gone()?;
         let first = table.join_or_make(1, || Ok(Watched(table.clone())))?;
@@ -239,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_made_is_not_there() -> Result {
+    fn failed_entry_is_not_in_the_table() -> Result {
         let table = SharedTable::<u32, u64>::new()?;
         let made = table.join_or_make(1, || Err(ENOSPC));
         assert!(matches!(made, Err(error) if error == ENOSPC));
@@ -249,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_gets_what_the_first_has_made() -> Result {
+    fn concurrent_makers_share_the_first_entry() -> Result {
         let table = SharedTable::<u32, u64>::new()?;
         let mut faster = None;
         let slower = table.join_or_make(1, || {

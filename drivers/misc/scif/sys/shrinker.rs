@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Being asked for memory when the kernel is short of it.
+//! Shrinkers, which the kernel asks to free memory when it is short of it.
 //!
 //! C header: [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
 
@@ -16,24 +16,22 @@ use kernel::{
     },
 };
 
-/// Who has memory to give.
-///
-/// Both are called by whoever needs memory, anywhere: they must not take a lock that is held while
-/// memory is allocated, and not allocate.
+/// An owner of memory that can be freed.
+/// Context: both functions are called in any task that needs memory. They must not take a lock that
+/// is held while memory is allocated, and must not allocate memory.
 pub(crate) trait Shrink: Send + Sync + 'static {
-    /// How many objects could be given.
+    /// Returns the number of objects that could be freed.
     fn count(&self) -> usize;
 
-    /// Gives so many, now or soon. Returns how many.
+    /// Frees so many objects, now or soon. Returns how many.
     fn scan(this: ArcBorrow<'_, Self>, count: usize) -> usize;
 }
 
-/// Has a [`Shrink`] asked, until it is dropped, which waits for calls that are running.
+/// A registered shrinker. The drop waits for running calls of its target.
 ///
 /// # Invariants
 ///
-/// `raw` is a registered shrinker that is freed in `Drop` and nowhere else; its `private_data` is
-/// `target`.
+/// `raw` is a registered shrinker, which only `Drop` frees. Its `private_data` is `target`.
 pub(crate) struct Shrinker<T: Shrink> {
     raw: NonNull<bindings::shrinker>,
     _target: Arc<T>,
@@ -41,17 +39,18 @@ pub(crate) struct Shrinker<T: Shrink> {
 
 // SAFETY: A shrinker belongs to no thread.
 unsafe impl<T: Shrink> Send for Shrinker<T> {}
-// SAFETY: Nothing can be done with it through `&self`.
+// SAFETY: No method takes `&self`.
 unsafe impl<T: Shrink> Sync for Shrinker<T> {}
 
 impl<T: Shrink> Shrinker<T> {
-    /// Has `target` asked from now on. May sleep.
+    /// Registers `target`, which is asked for memory from now on.
+    /// Context: may sleep.
     pub(crate) fn register(name: &CStr, target: Arc<T>) -> Result<Self> {
-        // SAFETY: The format takes one string; it is copied.
+        // SAFETY: The format takes one string, which is copied.
         let raw = unsafe { bindings::shrinker_alloc(0, c"%s".as_char_ptr(), name.as_char_ptr()) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // SAFETY: It has just been allocated, and is not registered yet. The target stays until
-        // the shrinker has been freed.
+        // SAFETY: The shrinker has just been allocated, and is not registered yet. The target
+        // exists until the shrinker has been freed.
         unsafe {
             let shrinker = raw.as_ptr();
             (*shrinker).count_objects = Some(Self::count);
@@ -60,7 +59,7 @@ impl<T: Shrink> Shrinker<T> {
             (*shrinker).private_data = Arc::as_ptr(&target).cast_mut().cast();
             bindings::shrinker_register(shrinker);
         }
-        // INVARIANT: Just registered.
+        // INVARIANT: The shrinker has just been registered.
         Ok(Self {
             raw,
             _target: target,
@@ -69,7 +68,7 @@ impl<T: Shrink> Shrinker<T> {
 
     /// # Safety
     ///
-    /// `shrinker` is that of a `Shrinker<T>`, which stays while `'a` lasts.
+    /// `shrinker` belongs to a `Shrinker<T>`, which exists while `'a` lasts.
     unsafe fn target<'a>(shrinker: *mut bindings::shrinker) -> ArcBorrow<'a, T> {
         // SAFETY: By the contract of this function and the type invariant.
         unsafe {
@@ -80,7 +79,7 @@ impl<T: Shrink> Shrinker<T> {
 
     /// # Safety
     ///
-    /// As for [`Self::target`].
+    /// The contract is that of [`Self::target`].
     unsafe extern "C" fn count(
         shrinker: *mut bindings::shrinker,
         _control: *mut bindings::shrink_control,
@@ -91,7 +90,7 @@ impl<T: Shrink> Shrinker<T> {
 
     /// # Safety
     ///
-    /// As for [`Self::target`], and `control` is valid.
+    /// The contract is that of [`Self::target`], and `control` is valid.
     unsafe extern "C" fn scan(
         shrinker: *mut bindings::shrinker,
         control: *mut bindings::shrink_control,
@@ -105,7 +104,8 @@ impl<T: Shrink> Shrinker<T> {
 
 impl<T: Shrink> Drop for Shrinker<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. When this returns, nobody calls the target any more.
+        // SAFETY: By the type invariant. When this returns, no call of the target is running, and
+        // none comes later.
         unsafe { bindings::shrinker_free(self.raw.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of several files need: memory of a process, memory that is lent, and a device.
+//! Resources for the tests of several files: memory of a process, lent memory, and a device.
 
 use core::ptr;
 
@@ -23,11 +23,11 @@ use kernel::{
     sync::aref::ARef, //
 };
 
-/// Maps that many pages into the test's thread, and returns where.
+/// Maps `count` pages into the test's thread, and returns their address.
 pub(super) fn map_pages(count: usize, writable: bool) -> Result<usize> {
     let access = own::PROT_READ | if writable { own::PROT_WRITE } else { 0 };
-    // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to; KUnit
-    // gives that thread an address space, and takes it away in the end.
+    // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to. KUnit gives
+    // that thread an address space, and takes it away at the end.
     let address = unsafe {
         bindings::kunit_vm_mmap(
             (*bindings::get_current()).kunit_test,
@@ -39,17 +39,17 @@ pub(super) fn map_pages(count: usize, writable: bool) -> Result<usize> {
             0,
         )
     };
-    // An error comes as an address, too.
+    // The call returns an error as an address, too.
     if address == 0 || address % PAGE_SIZE != 0 {
         return Err(ENOMEM);
     }
     Ok(address)
 }
 
-/// A device that can be mapped for, as long as the test runs.
+/// Returns a device that memory can be mapped for, as long as the test runs.
 ///
-/// Not that of a DMA engine: a test that took a channel would take it from the module that it
-/// is loaded with.
+/// It is not the device of a DMA engine: a test that took a channel would take the channel away
+/// from the module that it is loaded with.
 pub(super) fn device() -> Result<ARef<Device>> {
     // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to.
     let device = from_err_ptr(unsafe {
@@ -64,28 +64,30 @@ pub(super) fn device() -> Result<ARef<Device>> {
     Ok(unsafe { Device::get_device(device) })
 }
 
-/// Gives the test's thread an address space, with which it is a process to those who ask.
+/// Gives the test's thread an address space, so that it counts as a process.
 pub(crate) fn become_process() -> Result {
     map_pages(1, true).map(|_| ())
 }
 
-/// Some whole pages, zeros at first.
+/// Whole pages of memory, which are zero at first.
 ///
-/// Of it goes out a reference to the buffer, and no more. Whatever keeps the memory for longer makes
-/// [`Pages`](super::pages::Pages) of that, and those hold pages of `vmalloc`, which have reference
-/// counts: none is used for anything else before the last user has let go, even if that is a bug.
+/// Only references to the buffer are handed out. Code that keeps the memory for longer makes
+/// [`Pages`](super::pages::Pages) of the buffer. These hold pages of `vmalloc`, which have
+/// reference counts. So no page is reused before its last user has released it, even if a bug keeps
+/// it too long.
 pub(crate) struct TestMemory {
     buffer: Buffer,
-    // Goes after the buffer, and nobody uses it otherwise.
+    // Declared after the buffer, so that it is dropped later. Only the buffer uses it.
     _bytes: VVec<u8>,
 }
 
 impl TestMemory {
-    /// That many pages. May sleep.
+    /// Allocates `pages` pages.
+    /// Context: may sleep.
     pub(crate) fn new(pages: usize) -> Result<Self> {
         let mut bytes = VVec::from_elem(0, pages * PAGE_SIZE, GFP_KERNEL)?;
-        // SAFETY: The bytes stay allocated as long as the buffer, and longer where their pages are
-        // held; there is no reference to them any more.
+        // SAFETY: The bytes stay allocated as long as the buffer, and for longer while their pages
+        // are held. No reference to them exists any more.
         let range = unsafe { KernelRange::new(bytes.as_mut_ptr().cast(), bytes.len()) }?;
         Ok(Self {
             buffer: Buffer::kernel(range),
@@ -93,12 +95,12 @@ impl TestMemory {
         })
     }
 
-    /// The memory, to lend.
+    /// Returns the memory, for lending.
     pub(crate) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// Makes all bytes this one.
+    /// Sets all bytes to `byte`.
     pub(crate) fn fill(&self, byte: u8) -> Result {
         let some = [byte; 64];
         for offset in (0..self.buffer.len()).step_by(some.len()) {
@@ -107,7 +109,7 @@ impl TestMemory {
         Ok(())
     }
 
-    /// Some of the bytes.
+    /// Returns `N` bytes from `offset` on.
     pub(crate) fn bytes<const N: usize>(&self, offset: usize) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.buffer.read(offset, &mut bytes)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Doing something again and again.
+//! Periodic timers.
 
 use kernel::{
     impl_has_hr_timer,
@@ -24,17 +24,17 @@ use kernel::{
     },
 };
 
-/// What a [`PeriodicTimer`] calls.
+/// A target of a [`PeriodicTimer`].
 pub(crate) trait Tick: Send + Sync + Sized + 'static {
-    /// How long it is between two calls.
+    /// Time between two calls.
     const PERIOD: Delta;
 
-    /// A period is over. A hard interrupt: it must not sleep. Periods that were missed are not made
-    /// up for.
+    /// Handles the end of a period. Missed periods are not made up for.
+    /// Context: hard interrupt.
     fn tick(this: ArcBorrow<'_, Self>);
 }
 
-/// Calls [`Tick::tick`] once a period.
+/// A timer that calls [`Tick::tick`] once per period.
 #[pin_data]
 pub(crate) struct PeriodicTimer<T: Tick> {
     #[pin]
@@ -42,15 +42,15 @@ pub(crate) struct PeriodicTimer<T: Tick> {
     target: Arc<T>,
 }
 
-/// Lets a timer run until it is dropped.
+/// A handle that keeps a timer running until it is dropped.
 ///
-/// Dropping waits for a call that is running, so never drop it inside one, nor with a lock held
-/// that `tick` takes. The timer owns a reference to its target: whoever puts this into the target takes it
-/// out again, or neither goes away.
+/// The drop waits for a running call, so never drop it inside a call, or with a lock held that
+/// `tick` takes. The timer owns a reference to its target. If the target owns this handle, it has
+/// to be taken out of the target again, or neither is ever freed.
 pub(crate) type Running<T> = ArcHrTimerHandle<PeriodicTimer<T>>;
 
 impl<T: Tick> PeriodicTimer<T> {
-    /// Starts; the first call is one period from now.
+    /// Starts a timer. The first call is one period from now.
     pub(crate) fn start(target: Arc<T>) -> Result<Running<T>> {
         let timer = Arc::pin_init(
             pin_init!(Self {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ticks_until_it_is_dropped() -> Result {
+    fn periodic_timer_ticks_until_dropped() -> Result {
         let ticks = Arc::pin_init(
             pin_init!(Ticks {
                 count: Atomic::new(0),
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(seen, Some(()));
         drop(timer);
 
-        // Several periods without a tick, and nobody else holds the target.
+        // No tick comes in several periods, and the target has no other reference.
         let count = ticks.count.load(Acquire);
         let more = ticks
             .queue

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The tracepoints of trace.h themselves, and the functions by which Rust gets
- * behind their static branches.
+ * Definitions of the tracepoints in trace.h, and the functions that Rust calls
+ * when a static branch is enabled.
  */
 
 #define CREATE_TRACE_POINTS

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracepoints: what `trace-cmd`, `perf` and BPF can be told of.
+//! Tracepoints for `trace-cmd`, `perf` and BPF.
 //!
-//! The events are defined in `trace.h`, and what they are told in `trace_fields.h`. An event that
-//! nobody has switched on costs a branch that is patched into the code: what it would be told is not
-//! even put together. Any context.
+//! `trace.h` defines the events, and `trace_fields.h` their arguments. While an event is disabled,
+//! it costs one branch that is patched into the code: its arguments are not even computed.
 //!
-//! [`kernel::tracepoint::declare_trace`] only knows tracepoints of the kernel's own bindings; these are
-//! in those of the module.
+//! [`kernel::tracepoint::declare_trace`] only knows tracepoints in the kernel's own bindings. These
+//! are in the bindings of the module.
+//! Context: any.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h)
 
@@ -31,7 +31,7 @@ pub(crate) use own::{
     scif_trace_window as Window, //
 };
 
-/// A peer, and the way to it.
+/// A peer and the link to it.
 ///
 /// # Invariants
 ///
@@ -42,11 +42,11 @@ pub(crate) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// `link` is the transport's name of the way; empty where only the node is known. `said` is how
-    /// the peer's memory is reached, or why it is gone.
+    /// Describes a peer. `link` is the transport's name of the link; it is empty where only the
+    /// node is known. `said` is how the peer's memory is reached, or why the peer is gone.
     pub(crate) fn new(link: &'a CStr, node: u16, generation: u64, said: &'a str) -> Self {
         let link = link.to_bytes();
-        // INVARIANT: Both live for `'a`.
+        // INVARIANT: Both texts live for `'a`.
         Self {
             raw: own::scif_trace_link {
                 link: link.as_ptr().cast(),
@@ -67,7 +67,7 @@ impl Borrow<own::scif_trace_link> for Link<'_> {
     }
 }
 
-/// What the `result` of an event says.
+/// Returns the `result` of an event: 0 or a negative error number.
 pub(crate) fn errno<T>(result: &Result<T>) -> i32 {
     match result {
         Ok(_) => 0,
@@ -75,8 +75,8 @@ pub(crate) fn errno<T>(result: &Result<T>) -> i32 {
     }
 }
 
-/// Makes a function for each tracepoint, which takes a closure that says what the event is told; it
-/// runs if somebody wants to know.
+/// Defines a function for each tracepoint. It takes a closure that computes the arguments, which
+/// runs only if the event is enabled.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident$(<$life:lifetime>)?($fields:ty as $raw:ident) = $tracepoint:ident;)*) => {$(
         $(#[$doc])*
@@ -84,7 +84,7 @@ macro_rules! events {
         pub(crate) fn $name$(<$life>)?(fields: impl FnOnce() -> $fields) {
             #[cfg(CONFIG_TRACEPOINTS)]
             ::kernel::macros::paste! {
-                // SAFETY: The key is that of a tracepoint, which C has defined.
+                // SAFETY: The key belongs to a tracepoint that C has defined.
                 let is_on = unsafe {
                     ::kernel::jump_label::static_branch_unlikely!(
                         own::[< __tracepoint_ $tracepoint >],
@@ -95,7 +95,7 @@ macro_rules! events {
                 if is_on {
                     let fields = fields();
                     let raw: &own::$raw = fields.borrow();
-                    // SAFETY: What is passed is valid during the call, with the texts that are in it.
+                    // SAFETY: The arguments, with the texts in them, are valid during the call.
                     unsafe { own::[< rust_do_trace_ $tracepoint >](raw) };
                 }
             }
@@ -106,44 +106,44 @@ macro_rules! events {
 }
 
 events! {
-    /// A connection is asked for.
+    /// Traces the request for a connection.
     connect(Connection as scif_trace_connection) = scif_connect;
-    /// The answer has come to whoever has asked.
+    /// Traces the arrival of the answer at the requester.
     connect_done(Connection as scif_trace_connection) = scif_connect_done;
-    /// A request was accepted.
+    /// Traces the acceptance of a request.
     accept(Connection as scif_trace_connection) = scif_accept;
-    /// This end is closed.
+    /// Traces the close of this end.
     close(Connection as scif_trace_connection) = scif_close;
-    /// The other end is closed.
+    /// Traces the close of the other end.
     peer_closed(Connection as scif_trace_connection) = scif_peer_closed;
-    /// The other end's node is lost.
+    /// Traces the loss of the other end's node.
     lost(Connection as scif_trace_connection) = scif_lost;
-    /// A call that sends is over.
+    /// Traces the end of a call that sends.
     send(Message as scif_trace_message) = scif_send;
-    /// A call that receives is over.
+    /// Traces the end of a call that receives.
     receive(Message as scif_trace_message) = scif_receive;
-    /// Memory was registered, or could not be.
+    /// Traces a registration of memory, also if it failed.
     register(Window as scif_trace_window) = scif_register;
-    /// Memory was unregistered, or could not be.
+    /// Traces an unregistration of memory, also if it failed.
     unregister(Window as scif_trace_window) = scif_unregister;
-    /// A transfer begins.
+    /// Traces the begin of a transfer.
     rma_submit(Transfer as scif_trace_rma) = scif_rma_submit;
-    /// A transfer has ended.
+    /// Traces the completion of a transfer.
     rma_complete(TransferEnd as scif_trace_rma_end) = scif_rma_complete;
-    /// A mark was asked for.
+    /// Traces the request for a mark.
     fence_mark(Fence as scif_trace_fence) = scif_fence_mark;
-    /// Somebody begins to wait for a mark.
+    /// Traces the begin of a wait for a mark.
     fence_wait(Fence as scif_trace_fence) = scif_fence_wait;
-    /// Somebody has waited for a mark.
+    /// Traces the end of a wait for a mark.
     fence_wait_done(Fence as scif_trace_fence) = scif_fence_wait_done;
-    /// A signal was asked for.
+    /// Traces the request for a signal.
     fence_signal(Signal as scif_trace_signal) = scif_fence_signal;
-    /// The transfers before a signal have ended.
+    /// Traces the completion of the transfers before a signal.
     fence_signal_done(SignalEnd as scif_trace_signal_end) = scif_fence_signal_done;
-    /// A node is there.
+    /// Traces the arrival of a node.
     link_up<'a>(Link<'a> as scif_trace_link) = scif_link_up;
-    /// A node is there no more.
+    /// Traces the end of a node's session.
     link_down<'a>(Link<'a> as scif_trace_link) = scif_link_down;
-    /// A node counts as lost; its link goes down soon.
+    /// Traces the loss of a node, whose link goes down soon.
     node_lost<'a>(Link<'a> as scif_trace_link) = scif_node_lost;
 }

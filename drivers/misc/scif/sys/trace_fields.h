@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the events of trace.h are told, in structures that Rust fills in: see
- * trace.rs. "node" and "channel" say which connection it is, by the peer's node
- * and the id of this end; "result" is 0 or a negative errno.
+ * Arguments of the events in trace.h, in structures that trace.rs fills in.
+ * "node" and "channel" identify a connection by the peer's node and the id of
+ * this end. "result" is 0 or a negative errno.
  */
 #ifndef SCIF_SYS_TRACE_FIELDS_H
 #define SCIF_SYS_TRACE_FIELDS_H
@@ -17,7 +17,7 @@ struct scif_trace_connection {
 	int result;
 };
 
-/* Bytes through a ring; "fill" are those that are in it afterwards. */
+/* Bytes through a ring. "fill" is the number of bytes in the ring afterwards. */
 struct scif_trace_message {
 	u16 node;
 	u32 channel;
@@ -59,7 +59,7 @@ struct scif_trace_rma_end {
 	int result;
 };
 
-/* "peer": behind transfers of the peer, not of this end. */
+/* "peer": the fence waits for transfers of the peer, not of this end. */
 struct scif_trace_fence {
 	u16 node;
 	u32 channel;
@@ -68,7 +68,7 @@ struct scif_trace_fence {
 	int result;
 };
 
-/* Where a value is to be stored: an offset, or -1. */
+/* "local" and "remote" are the offsets to store a value at, or -1. */
 struct scif_trace_signal {
 	u16 node;
 	u32 channel;
@@ -78,7 +78,7 @@ struct scif_trace_signal {
 	int result;
 };
 
-/* A signal whose transfers have ended; "failed": so it is not given. */
+/* A signal whose transfers have completed. "failed": one failed, so no signal. */
 struct scif_trace_signal_end {
 	u16 node;
 	u32 channel;

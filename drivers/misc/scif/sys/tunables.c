@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Parameters of the module that Rust's "module!" can't have: those that can be
- * changed while it is loaded, one that is a word, and one that can be looked at.
- * What the numbers mean is not known here.
+ * Module parameters that Rust's "module!" can't have: parameters that can be
+ * changed at run time, one whose value is a word, and one that sysfs shows.
+ * This file does not know what the numbers mean.
  */
 
 #include <linux/moduleparam.h>
@@ -14,24 +14,24 @@
 unsigned int scif_tunable_busy_poll_us = 400;
 module_param_named(busy_poll_us, scif_tunable_busy_poll_us, uint, 0644);
 MODULE_PARM_DESC(busy_poll_us,
-		 "Microseconds that a call for messages or copies stays awake at most before it sleeps");
+		 "Most microseconds for which a call that waits for messages or copies polls before it sleeps");
 
 int scif_tunable_dma_threshold = -1;
 module_param_named(dma_threshold, scif_tunable_dma_threshold, int, 0644);
 MODULE_PARM_DESC(dma_threshold,
-		 "Bytes up to which transfers go by CPU; -1: as many as it copies faster");
+		 "Bytes up to which the CPU copies, and not a DMA engine; -1: up to where the CPU is faster");
 
 int scif_tunable_push_threshold = -1;
 module_param_named(push_threshold, scif_tunable_push_threshold, int, 0644);
 MODULE_PARM_DESC(push_threshold,
-		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
+		 "Bytes up to which this node's engine makes a read; the peer's engine makes larger ones; -1: 64 KiB");
 
 unsigned int scif_tunable_user_share = 50;
 module_param_named(user_share, scif_tunable_user_share, uint, 0644);
 MODULE_PARM_DESC(user_share,
-		 "Percent of connections with a node, ports and windows that one user may have, but with CAP_SYS_RESOURCE");
+		 "Percent of connections with a node, ports, windows and ring memory that a user without CAP_SYS_RESOURCE may have");
 
-/* Those behind the first by the numbers of modes, see logic/hello.rs. */
+/* Behind "auto", the index is the number of a mode in logic/hello.rs. */
 static const char * const aperture_names[] = { "auto", "flat", "arena", "bounce" };
 
 static int set_aperture(const char *word, const struct kernel_param *param)
@@ -60,7 +60,7 @@ int scif_parameter_aperture;
 module_param_cb(aperture, &aperture_ops, &scif_parameter_aperture, 0444);
 __MODULE_PARM_TYPE(aperture, "word");
 MODULE_PARM_DESC(aperture,
-		 "How peers reach this node's memory: auto (default), arena (what is registered, behind an IOMMU), bounce (staging slots), flat (all; with allow_flat=1)");
+		 "How peers reach this node's memory: auto (default), arena (registered memory, behind an IOMMU), bounce (staging slots), flat (all memory, with allow_flat=1)");
 
 unsigned int scif_parameter_allow_flat;
 module_param_named(allow_flat, scif_parameter_allow_flat, uint, 0444);

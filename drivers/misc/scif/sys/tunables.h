@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Parameters of the module that can be changed while it is loaded, as they are
- * now, and two that are set at load. Any context.
+ * Current values of the module parameters that can be changed at run time, and
+ * of two that are set at load. Context: any.
  */
 #ifndef SCIF_SYS_TUNABLES_H
 #define SCIF_SYS_TUNABLES_H

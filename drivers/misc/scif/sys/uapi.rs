@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The interface to user space: `linux/scif_ioctl.h` and `linux/scif_services.h`, as bindgen reads them.
+//! The interface to user space: `linux/scif_ioctl.h` and `linux/scif_services.h`, as bindgen reads
+//! them.
 //!
-//! Nothing of it is written down here, so it cannot differ from the headers.
+//! This file repeats nothing of the headers, so it can't differ from them.
 //!
-//! The structures that come from user space are read whole, but for padding at their end. They are not written back whole, since
-//! some end in padding, which would carry kernel memory out: each result has its [`Place`].
+//! Structures are read from user space as a whole, except for padding at their end. They are never
+//! written back as a whole, because such padding would leak kernel memory: each result has its own
+//! [`ResultPtr`].
 
 use core::{
     marker::PhantomData,
@@ -87,7 +89,7 @@ pub(crate) use own::{
 macro_rules! from_bytes {
     ($($name:ty),* $(,)?) => {
         $(
-            // SAFETY: It consists of integers, for which every value is valid.
+            // SAFETY: The structure consists of integers, for which every value is valid.
             unsafe impl FromBytes for $name {}
         )*
     };
@@ -114,7 +116,7 @@ from_bytes!(
     scifioctl_unreg,
 );
 
-// SAFETY: Two `u16`: no padding.
+// SAFETY: The structure consists of two `u16` without padding.
 unsafe impl AsBytes for scif_port_id {}
 
 /// Reads a structure from user space.
@@ -129,21 +131,26 @@ pub(crate) fn read_unpadded<T: FromBytes>(address: usize) -> Result<T> {
     let len = const { size_of::<T>() - 4 };
     let mut value = MaybeUninit::<T>::zeroed();
     let from = UserPtr::from_addr(address).as_const_ptr();
-    // SAFETY: `value` has room for so many bytes. As in the kernel crate's `UserSliceReader::read`, there is no need
-    // for the check of the destination that `copy_from_user` makes; this checks the address of user space.
+    // SAFETY: `value` has room for so many bytes. As in the kernel crate's `UserSliceReader::read`,
+    // the check of the destination by `copy_from_user` is not needed. This call checks the address
+    // of user space.
     let left = unsafe { bindings::_copy_from_user(value.as_mut_ptr().cast(), from, len) };
     if left != 0 {
         return Err(EFAULT);
     }
-    // SAFETY: All of it was written, and every value is valid.
+    // SAFETY: All bytes but the zeroed padding were written, and every value is valid.
     Ok(unsafe { value.assume_init() })
 }
 
-/// Reads a structure that begins with its size, a `u32`, as the caller knows it: what the caller
-/// does not know counts as zero, and what the kernel does not know has to be zero.
+/// Reads a structure that begins with its size, a `u32`, as the caller knows it. Fields that the
+/// caller does not know count as zero. Bytes that the kernel does not know have to be zero.
 ///
-/// EINVAL for less than `least`, the bytes of the structure's first version; E2BIG for something
-/// that is not zero behind the structure.
+/// # Errors
+///
+/// - `EINVAL`: the size is less than `least`, the bytes of the structure's first version, or more
+///   than a page.
+/// - `E2BIG`: a byte behind the kernel's structure is not zero.
+/// - `EFAULT`: the memory can't be read.
 pub(crate) fn read_sized<T: FromBytes>(address: usize, least: usize) -> Result<T> {
     let size = read::<u32>(address)? as usize;
     if size < least || size > PAGE_SIZE {
@@ -151,20 +158,20 @@ pub(crate) fn read_sized<T: FromBytes>(address: usize, least: usize) -> Result<T
     }
     let mut value = MaybeUninit::<T>::uninit();
     let (to, from) = (value.as_mut_ptr().cast(), UserPtr::from_addr(address));
-    // SAFETY: There is room for so many bytes; C checks the address of user space.
+    // SAFETY: `value` has room for so many bytes; C checks the address of user space.
     to_result(unsafe {
         own::scif_helper_copy_struct_from_user(to, size_of::<T>(), from.as_const_ptr(), size)
     })?;
-    // SAFETY: All of it was written, and every value is valid.
+    // SAFETY: All of `value` was written, and every value is valid.
     Ok(unsafe { value.assume_init() })
 }
 
 /// Writes a value to user space.
 pub(crate) fn write<T: AsBytes>(address: usize, value: &T) -> Result {
     if let Ok(bytes) = <[u8; 4]>::try_from(value.as_bytes()) {
-        // Most results: one store, without a search for how to copy so little.
+        // Stores most results at once, without the search for a way to copy so few bytes.
         let (number, to) = (u32::from_ne_bytes(bytes), UserPtr::from_addr(address));
-        // SAFETY: It checks the address.
+        // SAFETY: The helper checks the address.
         return to_result(unsafe { own::scif_helper_put_user_u32(number, to.as_mut_ptr().cast()) });
     }
     UserSlice::new(UserPtr::from_addr(address), size_of::<T>())
@@ -172,20 +179,21 @@ pub(crate) fn write<T: AsBytes>(address: usize, value: &T) -> Result {
         .write(value)
 }
 
-/// A place in user space that a call puts a result into.
+/// A pointer to user memory in which a call leaves a result.
 ///
-/// What a call has done can rarely be undone. So a result is only written to a place that was
-/// found [`writable`](Self::writable), which is asked before anything is done.
-pub(crate) struct Place<T> {
+/// Most calls can't be undone. So a result is only written through a pointer that was found
+/// [`writable`](Self::writable) before the call did anything.
+pub(crate) struct ResultPtr<T> {
     address: usize,
     _type: PhantomData<fn() -> T>,
 }
 
-/// A [`Place`] that could be written to a moment ago; another thread may have changed that.
-pub(crate) struct Writable<T>(Place<T>);
+/// A [`ResultPtr`] that could be written to a moment ago. Another thread may have unmapped it
+/// since.
+pub(crate) struct Writable<T>(ResultPtr<T>);
 
-impl<T: FromBytes + AsBytes> Place<T> {
-    /// The place at an address, which is untrusted.
+impl<T: FromBytes + AsBytes> ResultPtr<T> {
+    /// Makes a pointer from an address, which is untrusted.
     pub(crate) fn at(address: usize) -> Self {
         Self {
             address,
@@ -193,24 +201,25 @@ impl<T: FromBytes + AsBytes> Place<T> {
         }
     }
 
-    /// The field of a structure in user space; for [`place`].
+    /// Makes a pointer to a field of a structure in user space, for [`result_ptr`].
     #[inline]
     pub(crate) fn of_field<S>(structure: usize, offset: usize, _: impl FnOnce(&S) -> &T) -> Self {
         Self::at(structure.wrapping_add(offset))
     }
 
-    /// What is there.
+    /// Reads the value at the pointer.
     pub(crate) fn read(&self) -> Result<T> {
         read(self.address)
     }
 
-    /// EFAULT if nothing can be written there. Leaves there what is there.
+    /// Checks that the memory can be written to, and leaves its value unchanged. Returns EFAULT if
+    /// it can't.
     pub(crate) fn writable(self) -> Result<Writable<T>> {
         let value = self.read()?;
         self.writable_holding(&value)
     }
 
-    /// As [`Self::writable`], for who has read what is there.
+    /// Checks the memory as [`Self::writable`] does, for a caller that has read its value.
     pub(crate) fn writable_holding(self, value: &T) -> Result<Writable<T>> {
         write(self.address, value)?;
         Ok(Writable(self))
@@ -224,18 +233,18 @@ impl<T: FromBytes + AsBytes> Writable<T> {
     }
 }
 
-/// The [`Place`] of a field of a structure in user space, of the field's type:
-/// `place!(address, uapi::scifioctl_msg, out_len)`.
-macro_rules! place {
+/// Makes the [`ResultPtr`] to a field of a structure in user space, with the field's type:
+/// `result_ptr!(address, uapi::scifioctl_msg, out_len)`.
+macro_rules! result_ptr {
     ($address:expr, $structure:ty, $field:ident) => {
-        $crate::sys::uapi::Place::of_field(
+        $crate::sys::uapi::ResultPtr::of_field(
             $address,
             ::core::mem::offset_of!($structure, $field),
             |structure: &$structure| &structure.$field,
         )
     };
 }
-pub(crate) use place;
+pub(crate) use result_ptr;
 
 #[kunit_tests(scif_sys_uapi)]
 mod tests {
@@ -243,13 +252,13 @@ mod tests {
     use core::mem::offset_of;
 
     #[test]
-    fn the_layouts_are_those_of_the_header() {
+    fn uapi_layouts_match_the_header() {
         assert_eq!(size_of::<scif_port_id>(), 4);
         assert_eq!(size_of::<scifioctl_accept>(), 16);
         assert_eq!(size_of::<scifioctl_msg>(), 24);
         assert_eq!(size_of::<scifioctl_reg>(), 40);
         assert_eq!(size_of::<scifioctl_copy>(), 40);
-        // What `read_unpadded` reads.
+        // `read_unpadded` depends on these layouts.
         assert_eq!(offset_of!(scifioctl_msg, out_len), 16);
         assert_eq!(offset_of!(scifioctl_copy, flags), 32);
         assert_eq!(offset_of!(scifioctl_fence_signal, flags), 32);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is no page of this kernel's, or whose pages somebody else keeps, mapped into a
-//! process.
+//! Mapping of memory into a process, for memory that is not this kernel's or whose pages another
+//! owner keeps.
 //!
-//! Each mapping gets a file of its own, which no descriptor names: it lives until the last part of
-//! the mapping is unmapped, however often that is split or moved. So a mapping does not keep the file open
-//! that it was made from. Mappings that are to be taken away together share the address space of one of these
-//! files ([`MappedSpace`]).
+//! Each mapping gets a file of its own, which no descriptor refers to. The file lives until the
+//! last part of the mapping is unmapped, however often the mapping is split or moved. So a mapping
+//! does not keep the file open that it was made from. Mappings that are to be revoked together
+//! share the address space of one of these files ([`MappedSpace`]).
 //!
-//! Pages come into a mapping in its fault handler only, never while it is set up: then whoever takes
-//! them away can't miss any, if the handler first makes sure that they are not
-//! being taken away.
+//! Only the fault handler puts pages into a mapping, never its setup. The handler first makes sure
+//! that the pages are not being revoked. So a revocation can't miss any page.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -50,20 +49,20 @@ use super::{
 };
 use crate::LocalModule;
 
-/// Pages that are mapped together in one fault: they lie in one page of page tables, and with pages
-/// of 4 KiB are all of those in it.
+/// Number of pages that one fault maps: those of one page of page tables. With pages of 4 KiB, this
+/// is the whole table.
 const PAGES_AT_ONCE: u64 = 512;
 
-/// A page frame that a process may see: of memory that there is.
+/// The frame of an existing page, which a process may map.
 pub(crate) struct Frame<'a> {
     number: u64,
-    /// It is memory of this module, in an area that may be set up for that of a device.
+    /// Set for memory of this module, which is cached even in an area set up for device memory.
     cached: bool,
     _memory: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Frame<'a> {
-    /// The page at which what is reached begins: `EINVAL` where no whole page is.
+    /// Returns the frame of the first page of `reached`; `EINVAL` where no whole page begins.
     pub(crate) fn of_peer(reached: &Reached<'a>) -> Result<Self> {
         Ok(Self {
             number: reached.page_frame()?,
@@ -72,7 +71,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// The first page of memory of this module: `EINVAL` where no whole page is.
+    /// Returns the frame of the first page of this module's memory; `EINVAL` if no whole page
+    /// begins there.
     pub(crate) fn of_memory(memory: &'a SharedMemory) -> Result<Self> {
         Ok(Self {
             number: memory.reach(0, PAGE_SIZE)?.page_frame()?,
@@ -82,19 +82,21 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What is behind a mapping. It lives as long, and keeps the memory of all frames that it maps: they borrow from it.
+/// An object behind a mapping. It lives as long as the mapping, and owns the memory of all mapped
+/// frames: they borrow from it.
 pub(crate) trait MappedPages: Send + Sync + Sized + 'static {
-    /// Puts the page of the fault in its place, and others if it likes. An error is a SIGBUS for
-    /// the process, but for ENOMEM, with which it tries again. May sleep.
+    /// Maps the page of the fault, and more pages if it likes. On ENOMEM, the process repeats the
+    /// access; on any other error, it gets a SIGBUS.
+    /// Context: may sleep.
     fn fault<'m>(&'m self, fault: &Fault<'m>) -> Result;
 }
 
-/// How a process wants to map a file.
+/// Parameters with which a process maps a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Where in the file, in bytes.
+    /// Offset in the file in bytes.
     pub(crate) offset: u64,
-    /// Bytes, in whole pages.
+    /// Length in bytes, in whole pages.
     pub(crate) len: u64,
     /// `MAP_SHARED`.
     pub(crate) shared: bool,
@@ -107,15 +109,15 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads it off an area that is being set up. Programs of old, for which all that can be read
-    /// can be executed, have not asked for that.
+    /// Reads the parameters of an area that is being set up. Execution is not counted as requested
+    /// by old programs, for which every readable mapping is also executable.
     pub(crate) fn of(vma: &VmaNew) -> Self {
-        // SAFETY: The area is being set up, and nobody else has it yet.
+        // SAFETY: The area is being set up, and no other thread uses it yet.
         unsafe { own::scif_helper_vma_drop_implied_exec(vma.as_ptr()) };
-        // SAFETY: The area is valid, and nobody else has it yet.
+        // SAFETY: The area is valid, and no other thread uses it yet.
         let page = unsafe { (*vma.as_ptr()).vm_pgoff };
         Self {
-            // The kernel has checked that the end does not overflow.
+            // The kernel has checked that the end of the range does not overflow.
             offset: page.wrapping_shl(PAGE_SHIFT as u32) as u64,
             len: (vma.end() - vma.start()) as u64,
             shared: vma.flags() & flags::SHARED != 0,
@@ -126,27 +128,28 @@ impl Wanted {
     }
 }
 
-/// A fault in a mapping, for what is behind that, from which `'m` is borrowed.
+/// A fault in a mapping. `'m` is a borrow of the object behind the mapping.
 ///
 /// # Invariants
 ///
-/// `vmf` describes a fault that is being handled, in an area that [`MappedFile::attach`] has set up.
+/// `vmf` describes a fault that is being handled, in an area that [`MappedFile::attach`] has set
+/// up.
 pub(crate) struct Fault<'m> {
     vmf: *mut bindings::vm_fault,
-    // It is not taken for one with a shorter life.
+    // Makes `'m` invariant, so that it never passes for a shorter lifetime.
     _pages: PhantomData<fn(&'m ()) -> &'m ()>,
 }
 
 impl<'m> Fault<'m> {
-    /// The number of the page that is missing, counted from the file's begin.
+    /// Returns the number of the missing page, counted from the begin of the file.
     pub(crate) fn page(&self) -> u64 {
         // SAFETY: By the type invariant.
         unsafe { (*self.vmf).__bindgen_anon_1.pgoff as u64 }
     }
 
-    /// The pages around it that are worth being mapped at the same time.
+    /// Returns the pages around the fault that are worth mapping together with it.
     pub(crate) fn around(&self) -> Range<u64> {
-        // SAFETY: By the type invariant; the area does not change while a fault is handled.
+        // SAFETY: By the type invariant. The area does not change while a fault is handled.
         let (first, count) = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let area = VmaRef::from_raw(vma);
@@ -157,15 +160,22 @@ impl<'m> Fault<'m> {
         block.max(first)..(block + PAGES_AT_ONCE).min(first + count)
     }
 
-    /// Maps a page frame as this page of the file, which is one of [`Self::around`]. Nothing
-    /// happens if there is one already.
+    /// Maps a frame as page `page` of the file, which must be in [`Self::around`]. Does nothing if
+    /// a frame is mapped there already.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the page is not in [`Self::around`].
+    /// - `ENOMEM`: there is no memory for page tables.
+    /// - `EFAULT`: the frame can't be mapped.
     pub(crate) fn map(&self, page: u64, frame: &Frame<'m>) -> Result {
         if !self.around().contains(&page) {
             return Err(EINVAL);
         }
         let number = frame.number as c_ulong;
         // SAFETY: By the type invariant the area is valid, and takes page frames. The address is
-        // inside, as just checked. The frame is one of memory that there is as long as what is behind the mapping.
+        // inside, as just checked. The memory of the frame exists as long as the object behind the
+        // mapping.
         let result = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
@@ -184,11 +194,11 @@ impl<'m> Fault<'m> {
     }
 }
 
-/// A file that stands behind a mapping.
+/// A file behind a mapping.
 ///
 /// # Invariants
 ///
-/// `file` is a file that `new` has made.
+/// `new` has created `file`.
 pub(crate) struct MappedFile<T: MappedPages> {
     file: ARef<File>,
     _pages: PhantomData<Arc<T>>,
@@ -206,18 +216,19 @@ impl<T: MappedPages> MappedFile<T> {
         ..pin_init::zeroed()
     };
 
-    /// Makes a file for what is to be mapped; `pages` is dropped when it goes. May sleep.
+    /// Creates a file. `pages` is dropped when the file is released.
+    /// Context: may sleep.
     pub(crate) fn new(name: &'static CStr, pages: Arc<T>) -> Result<Self> {
         // SAFETY: The operations are for files with an `Arc<T>`.
         let file = unsafe { anonymous_file(name, &Self::OPERATIONS, pages) }?;
         Ok(Self {
-            // INVARIANT: It has just been made.
+            // INVARIANT: The file has just been created.
             file,
             _pages: PhantomData,
         })
     }
 
-    /// Its address space, which others may [join](Self::join).
+    /// Returns the file's address space, which other files may [join](Self::join).
     pub(crate) fn space(&self) -> MappedSpace {
         // SAFETY: By the type invariant the file is valid, and so is its inode.
         let inode = unsafe { (*self.file.as_ptr()).f_inode };
@@ -227,20 +238,28 @@ impl<T: MappedPages> MappedFile<T> {
         MappedSpace { inode }
     }
 
-    /// Has what is mapped of this file taken away with all else in a space, which what is behind the file keeps.
+    /// Makes mappings of this file belong to `space`, so that a revocation of `space` includes
+    /// them. The object behind the file keeps `space`.
     pub(crate) fn join(&self, space: impl FnOnce(&T) -> Result<&MappedSpace>) -> Result {
-        // SAFETY: By the type invariant the file has such data, which live as long.
+        // SAFETY: By the type invariant the private data of the file is a `T`, which lives as long
+        // as the file.
         let space = space(unsafe { &*(*self.file.as_ptr()).private_data.cast::<T>() })?;
-        // SAFETY: By the type invariant the file is valid, and nothing is mapped of it yet: `attach` consumes it. The
-        // space is valid by its type invariant, and borrows from what is behind the file.
+        // SAFETY: By the type invariant the file is valid. Nothing of it is mapped yet, since
+        // `attach` consumes it. The space is valid by its type invariant, and is borrowed from the
+        // object behind the file.
         unsafe { (*self.file.as_ptr()).f_mapping = (*space.inode).i_mapping };
         Ok(())
     }
 
-    /// Sets an area up to be a mapping of this file instead of the one it was made from.
+    /// Makes an area that is being set up a mapping of this file, instead of the file it was made
+    /// from.
     ///
-    /// What it may do now is all that it may ever do: no `mprotect` gives it more. It is not
-    /// inherited by `fork`, does not grow, and is not dumped.
+    /// The area never gets more access than it has now, even by `mprotect`. It is not inherited by
+    /// `fork`, does not grow, and is not dumped.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the mapping is not shared, or is executable.
     pub(crate) fn attach(self, vma: &VmaNew, write_combined: bool) -> Result {
         if vma.flags() & flags::SHARED == 0 || vma.executable() {
             return Err(EINVAL);
@@ -256,8 +275,8 @@ impl<T: MappedPages> MappedFile<T> {
         vma.set_dontcopy();
         vma.set_dontexpand();
         vma.set_dontdump();
-        // SAFETY: The area is being set up. It is shared, so it can hold page frames, and both the
-        // file and the operations live as long as it does: the area takes a reference of its own.
+        // SAFETY: The area is being set up. It is shared, so it can hold page frames. The file and
+        // the operations live as long as the area, which takes its own reference to the file.
         unsafe {
             own::scif_helper_vma_set_pfnmap(vma.as_ptr());
             if write_combined {
@@ -278,7 +297,7 @@ impl<T: MappedPages> MappedFile<T> {
             vmf,
             _pages: PhantomData,
         };
-        // SAFETY: The area's file is one that `new` has made, and its data lives as long.
+        // SAFETY: `new` has created the area's file, whose private data lives as long as the file.
         let pages = unsafe {
             let file = (*(*vmf).__bindgen_anon_1.vma).vm_file;
             &*(*file).private_data.cast::<T>()
@@ -291,24 +310,25 @@ impl<T: MappedPages> MappedFile<T> {
     }
 }
 
-/// The address space of a file, in which others may be mapped, too. It does not keep the mappings or what is behind
-/// them.
+/// The address space of a file, in which other files may be mapped, too. It keeps neither the
+/// mappings nor the objects behind them.
 ///
 /// # Invariants
 ///
-/// `inode` is that of a [`MappedFile`], with a reference of its own.
+/// `inode` is the inode of a [`MappedFile`], and this owns a reference to it.
 pub(crate) struct MappedSpace {
     inode: *mut bindings::inode,
 }
 
-// SAFETY: An inode may be used and released by any thread.
+// SAFETY: Any thread may use and release an inode.
 unsafe impl Send for MappedSpace {}
 // SAFETY: `unmap_mapping_range` takes the locks that it needs.
 unsafe impl Sync for MappedSpace {}
 
 impl MappedSpace {
-    /// Takes all pages out of all mappings, in whatever process they are. The next access to one is a
-    /// fault. May sleep.
+    /// Removes all pages from all mappings of this space, in all processes. The next access to a
+    /// page causes a fault.
+    /// Context: may sleep.
     pub(crate) fn revoke(&self) {
         // SAFETY: The inode is valid by the type invariant, and so is its address space.
         unsafe { bindings::unmap_mapping_range((*self.inode).i_mapping, 0, 0, 1) };
@@ -317,7 +337,7 @@ impl MappedSpace {
 
 impl Drop for MappedSpace {
     fn drop(&mut self) {
-        // SAFETY: The reference is ours, by the type invariant.
+        // SAFETY: By the type invariant this owns the reference.
         unsafe { bindings::iput(self.inode) };
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for a condition, for any of several wait queues, and for a moment without sleeping.
+//! Waiting for a condition, waiting on several queues at once, and busy waiting.
 //!
-//! Unlike [`kernel::sync::CondVar`] a [`WaitQueue`] needs no lock around the condition, can be woken
-//! from interrupts, tells a signal from a timeout, and can be polled. The caller passes the condition
-//! as a closure, so that no wake-up is lost between looking and sleeping.
+//! A [`WaitQueue`] differs from [`kernel::sync::CondVar`]: it needs no lock around the condition,
+//! can be woken from interrupts, tells a signal from a timeout, and can be polled. The caller
+//! passes the condition as a closure, so that no wake-up is lost between the check and the sleep.
 //!
 //! This file has more than 500 lines because its tests wait in each of these ways.
 //!
@@ -64,10 +64,10 @@ pub(crate) use new_wait_queue;
 
 /// A list of waiting tasks.
 ///
-/// Wake it after the condition has changed: what was written before [`WaitQueue::wake_all`] is seen
-/// by the conditions of those it wakes.
+/// Wake it after the condition has changed. The conditions of the woken tasks see what was written
+/// before [`WaitQueue::wake_all`].
 ///
-/// Destroying one that somebody waits on cannot happen: waiters borrow it, and so do pollers, see
+/// A queue with waiters can't be destroyed: waiters borrow it, and pollers do so through
 /// [`PollContext`](super::chardev::PollContext).
 ///
 /// # Invariants
@@ -77,7 +77,7 @@ pub(crate) use new_wait_queue;
 pub(crate) struct WaitQueue {
     #[pin]
     head: Opaque<bindings::wait_queue_head>,
-    /// The list in `head` points to itself.
+    /// Forbids moves, since the list in `head` points to itself.
     #[pin]
     _pin: PhantomPinned,
 }
@@ -88,10 +88,10 @@ unsafe impl Send for WaitQueue {}
 unsafe impl Sync for WaitQueue {}
 
 impl WaitQueue {
-    /// Makes an initialiser; see [`new_wait_queue`].
+    /// Creates an initialiser. Call [`new_wait_queue`], which adds the lock class.
     pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
-            // INVARIANT: This initialises it.
+            // INVARIANT: This initialises `head`.
             //
             // SAFETY: `slot` is valid for writes, and `name` and `key` are static.
             head <- Opaque::ffi_init(|slot| unsafe {
@@ -101,14 +101,16 @@ impl WaitQueue {
         })
     }
 
-    /// Wakes all that wait; from any context, hard interrupts and spinlocks held included.
+    /// Wakes all waiters.
+    /// Context: any, including hard interrupts and held spinlocks.
     pub(crate) fn wake_all(&self) {
-        // SAFETY: By the type invariant `head` is initialised. No key: all events.
+        // SAFETY: By the type invariant `head` is initialised. The null key stands for all events.
         unsafe { bindings::__wake_up(self.head.get(), TASK_NORMAL, 0, ptr::null_mut()) };
     }
 
-    /// Whether somebody waits, or polls. What was written before is seen by who begins to, after this
-    /// has said no. Any context.
+    /// Returns whether a task waits or polls. If this returns false, a waiter that begins later
+    /// sees everything that was written before this call.
+    /// Context: any.
     pub(crate) fn has_waiters(&self) -> bool {
         // SAFETY: By the type invariant `head` is initialised.
         unsafe { own::scif_helper_has_waiters(self.head.get()) }
@@ -116,15 +118,17 @@ impl WaitQueue {
 
     /// Waits until `condition` returns a value, or a signal arrives (`ERESTARTSYS`).
     ///
-    /// `condition` runs while the task is set to sleep: it may take spinlocks but must not sleep,
-    /// that is take no mutex, not touch user memory and not allocate with `GFP_KERNEL`. This holds
-    /// for all functions that wait.
+    /// As in all waiting functions, `condition` runs while the task is set to sleep. It may take
+    /// spinlocks, but must not sleep: it takes no mutex, touches no user memory, and does not
+    /// allocate with `GFP_KERNEL`.
+    /// Context: may sleep.
     pub(crate) fn wait<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_in_state(TASK_INTERRUPTIBLE, FOREVER, condition)?
             .ok_or(ERESTARTSYS)
     }
 
-    /// As [`WaitQueue::wait`]; `Ok(None)` when `timeout` has passed.
+    /// Waits as [`WaitQueue::wait`] does. Returns `Ok(None)` when `timeout` has passed.
+    /// Context: may sleep.
     pub(crate) fn wait_timeout<T>(
         &self,
         timeout: Delta,
@@ -133,18 +137,23 @@ impl WaitQueue {
         self.wait_in_state(TASK_INTERRUPTIBLE, jiffies(timeout), condition)
     }
 
-    /// As [`WaitQueue::wait`], but only signals that kill the process end it (`ERESTARTSYS`, which
-    /// nobody sees then). Nothing ends it for a task that exits, or a kernel thread: see
-    /// [`can_be_killed`](super::current::can_be_killed).
+    /// Waits as [`WaitQueue::wait`] does, but only a signal that kills the process ends the wait.
+    /// Then no code of the process sees the `ERESTARTSYS`.
+    ///
+    /// Nothing ends the wait of a task that exits or of a kernel thread, so check
+    /// [`can_be_killed`](super::current::can_be_killed) first.
+    /// Context: may sleep.
     pub(crate) fn wait_killable<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_in_state(TASK_KILLABLE, FOREVER, condition)?
             .ok_or(ERESTARTSYS)
     }
 
-    /// As [`WaitQueue::wait`], but no signal ends it: for conditions that come true in bounded time.
+    /// Waits as [`WaitQueue::wait`] does, but no signal ends the wait. For conditions that become
+    /// true in bounded time.
+    /// Context: may sleep.
     pub(crate) fn wait_uninterruptible<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
         loop {
-            // No signal is looked at in this state, so there is no error.
+            // Signals are ignored in this state, so there is no error.
             if let Ok(Some(value)) =
                 self.wait_in_state(TASK_UNINTERRUPTIBLE, FOREVER, &mut condition)
             {
@@ -153,7 +162,8 @@ impl WaitQueue {
         }
     }
 
-    /// As [`WaitQueue::wait_killable`]; `Ok(None)` when `timeout` has passed.
+    /// Waits as [`WaitQueue::wait_killable`] does. Returns `Ok(None)` when `timeout` has passed.
+    /// Context: may sleep.
     pub(crate) fn wait_killable_timeout<T>(
         &self,
         timeout: Delta,
@@ -162,13 +172,14 @@ impl WaitQueue {
         self.wait_in_state(TASK_KILLABLE, jiffies(timeout), condition)
     }
 
-    /// As [`WaitQueue::wait_killable_timeout`], but no signal ends it.
+    /// Waits as [`WaitQueue::wait_killable_timeout`] does, but no signal ends the wait.
+    /// Context: may sleep.
     pub(crate) fn wait_uninterruptible_timeout<T>(
         &self,
         timeout: Delta,
         condition: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        // No signal is looked at in this state, so there is no error.
+        // Signals are ignored in this state, so there is no error.
         self.wait_in_state(TASK_UNINTERRUPTIBLE, jiffies(timeout), condition)
             .unwrap_or(None)
     }
@@ -181,7 +192,7 @@ impl WaitQueue {
     ) -> Result<Option<T>> {
         might_sleep();
 
-        // Most waits are over before they begin.
+        // Checks before the setup of a wait, because most conditions are already true.
         if let Some(value) = condition() {
             return Ok(Some(value));
         }
@@ -191,12 +202,13 @@ impl WaitQueue {
         unsafe { bindings::init_wait_entry(entry.get(), 0) };
 
         let result = loop {
-            // SAFETY: `head` and `entry` are initialised, and `entry` stays where it is until
+            // SAFETY: `head` and `entry` are initialised. `entry` does not move before
             // `finish_wait` below has taken it off the list.
             let interrupted =
                 unsafe { bindings::prepare_to_wait_event(self.head.get(), entry.get(), state) };
 
-            // After the line above has set the task's state: a wake-up from here on is not lost.
+            // Checks the condition after the line above has set the task's state, so that no later
+            // wake-up is lost.
             if let Some(value) = condition() {
                 break Ok(Some(value));
             }
@@ -206,11 +218,12 @@ impl WaitQueue {
             if timeout == 0 {
                 break Ok(None);
             }
-            // SAFETY: May be called by any task that may sleep.
+            // SAFETY: Any task that may sleep may call this.
             timeout = unsafe { bindings::schedule_timeout(timeout) };
         };
 
-        // SAFETY: As above. It also sets the task's state back to running.
+        // SAFETY: `entry` is on the list of `head`. This call also sets the task's state back to
+        // running.
         unsafe { bindings::finish_wait(self.head.get(), entry.get()) };
         result
     }
@@ -220,15 +233,16 @@ impl WaitQueue {
     }
 }
 
-/// Rounds up, so that a wait never ends early; negative is none.
+/// Converts a timeout to jiffies, rounded up so that no wait ends early. A negative timeout becomes
+/// 0.
 fn jiffies(timeout: Delta) -> c_long {
     let millis = timeout.as_millis_ceil().clamp(0, i64::from(i32::MAX)) as u32;
 
-    // `FOREVER` has a meaning of its own.
+    // Avoids `FOREVER`, which means no timeout.
     c_long::try_from(msecs_to_jiffies(millis)).map_or(FOREVER - 1, |j| j.min(FOREVER - 1))
 }
 
-/// Woken when one of the queues is.
+/// A flag and a queue that are set and woken when any queue of a [`WaitAny`] is woken.
 #[pin_data]
 struct Alarm {
     rung: Atomic<bool>,
@@ -236,7 +250,7 @@ struct Alarm {
     waiter: WaitQueue,
 }
 
-/// An entry in a queue.
+/// An entry in a wait queue.
 ///
 /// # Invariants
 ///
@@ -246,21 +260,21 @@ struct Entry {
     queue: Arc<WaitQueue>,
 }
 
-// SAFETY: An entry may be taken out by another task than the one that put it in: its function does not
-// look at the task.
+// SAFETY: Any task may remove an entry, whichever task added it: the entry's function does not use
+// the task.
 unsafe impl Send for Entry {}
 
 impl Entry {
     fn new(queue: &Arc<WaitQueue>, alarm: &Alarm) -> Result<Self> {
         let entry = KBox::new(Opaque::<bindings::wait_queue_entry>::uninit(), GFP_KERNEL)?;
-        // SAFETY: The entry is valid for writes, and stays where it is until `drop` has taken it out.
+        // SAFETY: The entry is valid for writes, and does not move before `drop` has removed it.
         unsafe {
             bindings::init_wait_entry(entry.get(), 0);
             (*entry.get()).func = Some(Self::woken);
             (*entry.get()).private = core::ptr::from_ref(alarm).cast_mut().cast();
             bindings::add_wait_queue(queue.as_ptr(), entry.get());
         }
-        // INVARIANT: It has just been put there; `WaitAny` drops its entries before the alarm.
+        // INVARIANT: The entry has just been added. `WaitAny` drops its entries before the alarm.
         Ok(Self {
             entry,
             queue: queue.clone(),
@@ -269,7 +283,7 @@ impl Entry {
 
     /// # Safety
     ///
-    /// `entry` is that of an `Entry`. Called with the lock of its queue held, in any context.
+    /// `entry` belongs to an `Entry`. The caller holds the lock of its queue, in any context.
     unsafe extern "C" fn woken(
         entry: *mut bindings::wait_queue_entry,
         _mode: c_uint,
@@ -286,23 +300,25 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is in that queue. Once it is out, `woken` does not run.
+        // SAFETY: By the type invariant the entry is in that queue. After its removal, `woken` does
+        // not run.
         unsafe { bindings::remove_wait_queue(self.queue.as_ptr(), self.entry.get()) };
     }
 }
 
-/// Waits for any of several wait queues.
+/// A wait on any of several wait queues.
 ///
-/// For who looks at conditions that can't be looked at while the task is set to sleep: what is woken
-/// meanwhile is remembered, as `poll` does it.
+/// For callers whose conditions can't be checked while the task is set to sleep. Wake-ups during
+/// the check are remembered, as `poll` does it.
 pub(crate) struct WaitAny {
-    // Before the alarm, which they use.
+    // Declared before the alarm, which the entries use, so that they are dropped first.
     _entries: KVVec<Entry>,
     alarm: Pin<KBox<Alarm>>,
 }
 
 impl WaitAny {
-    /// Whatever is woken from now on is noticed. May sleep.
+    /// Begins to notice wake-ups of `queues`.
+    /// Context: may sleep.
     pub(crate) fn new<'a>(queues: impl Iterator<Item = &'a Arc<WaitQueue>>) -> Result<Self> {
         let alarm = KBox::pin_init(
             pin_init!(Alarm {
@@ -321,8 +337,10 @@ impl WaitAny {
         })
     }
 
-    /// Waits until one of the queues has been woken since the last time, or since the beginning. Says
-    /// whether that was so, or `timeout` has passed; `ERESTARTSYS` for a signal.
+    /// Waits until one of the queues has been woken since the last call, or since [`Self::new`].
+    ///
+    /// Returns false if `timeout` has passed, and `ERESTARTSYS` for a signal.
+    /// Context: may sleep.
     pub(crate) fn wait(&self, timeout: Option<Delta>) -> Result<bool> {
         let rung = || self.alarm.rung.xchg(false, Full).then_some(());
         let limit = timeout.map_or(FOREVER, jiffies);
@@ -332,17 +350,18 @@ impl WaitAny {
     }
 }
 
-/// The longest time for which a waiter polls, whatever an administrator says.
+/// Upper limit in microseconds for busy waiting, whatever the administrator sets.
 const LONGEST_US: u32 = 10_000;
 
-/// Returns for how long a waiter polls before it sleeps: the parameter `busy_poll_us`. Any context.
+/// Returns how long a waiter polls before it sleeps: the parameter `busy_poll_us`.
+/// Context: any.
 pub(crate) fn busy_poll() -> Delta {
     Delta::from_micros(tunables::busy_poll_us().min(LONGEST_US).into())
 }
 
-/// Looks at `condition` again and again for at most this long, and says whether it has become true.
-/// Ends early, with a no, when somebody else wants the processor or there is a signal. Process context,
-/// no locks.
+/// Checks `condition` repeatedly for at most `limit`, and returns whether it has become true.
+/// Returns false early if another task needs the CPU, or a signal is pending.
+/// Context: process, no locks held.
 pub(crate) fn busy_wait(limit: Delta, condition: impl Fn() -> bool) -> bool {
     if limit.is_zero() {
         return false;
@@ -352,7 +371,7 @@ pub(crate) fn busy_wait(limit: Delta, condition: impl Fn() -> bool) -> bool {
         if condition() {
             return true;
         }
-        // SAFETY: May be called anywhere.
+        // SAFETY: The helper may be called in any context.
         let is_wanted = unsafe { own::scif_helper_need_resched() };
         if is_wanted || current!().signal_pending() || start.elapsed() >= limit {
             return false;
@@ -381,7 +400,7 @@ mod tests {
         },
     };
 
-    /// Sets a flag and wakes, from a work queue's thread.
+    /// A work item that sets a flag and wakes a queue.
     #[pin_data]
     struct Waker {
         set: Atomic<i32>,
@@ -422,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_ends_every_kind_of_wait() -> Result {
+    fn timeout_ends_every_kind_of_wait() -> Result {
         let waker = Waker::new()?;
         let short = Delta::from_millis(2);
         assert_eq!(
@@ -449,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_ends_the_wait() -> Result {
+    fn wake_up_ends_the_wait() -> Result {
         let work = Queue::ordered(c"scif_test")?;
         let waker = Waker::new()?;
         assert!(work.enqueue(waker.clone()).is_ok());
@@ -471,21 +490,21 @@ mod tests {
     }
 
     #[test]
-    fn any_of_them_ends_the_wait() -> Result {
+    fn wake_up_of_any_queue_ends_wait_any() -> Result {
         let queues = queues()?;
         for queue in &queues {
             let any = WaitAny::new(queues.iter())?;
             assert!(!any.wait(Some(Delta::from_millis(2)))?);
             queue.wake_all();
             assert!(any.wait(Some(Delta::from_secs(30)))?);
-            // Once for each time.
+            // Each wake-up ends one wait.
             assert!(!any.wait(Some(Delta::from_millis(2)))?);
         }
         Ok(())
     }
 
     #[test]
-    fn nothing_is_left_in_the_queues() -> Result {
+    fn dropped_wait_any_leaves_no_entry_in_its_queues() -> Result {
         let [first, second] = queues()?;
         drop(WaitAny::new([&first, &second].into_iter())?);
         first.wake_all();

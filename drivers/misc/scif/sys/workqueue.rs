@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queues that belong to the module.
+//! Work queues of this module.
 //!
-//! The kernel's Rust code only knows the system's queues, and those outlive a module: an item that
-//! is still queued at unload would run freed code. A [`Queue`] runs all of its items and then goes,
-//! when it is dropped.
+//! The kernel's Rust code only knows the system's queues, which outlive a module: an item that is
+//! still queued at unload would run freed code. The drop of a [`Queue`] runs all of its items and
+//! then destroys the queue.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -22,66 +22,68 @@ use kernel::{
     workqueue::RawWorkItem, //
 };
 
-/// A work queue of the module's own.
+/// A work queue of this module.
 ///
-/// Dropping it waits for every item that was enqueued, which may sleep. So:
+/// The drop waits for all enqueued items, and so may sleep. Rules:
 ///
-/// - Whatever enqueues from elsewhere (an interrupt, a timer) is stopped first. Items may still
-///   enqueue items, themselves included, as long as that ends.
-/// - An item never drops the last reference to its own queue: it would wait for itself.
+/// - Interrupts, timers and other code that enqueues items from outside must be stopped first.
+///   Items may still enqueue items, including themselves, if that comes to an end.
+/// - An item must never drop the last reference to its own queue, because it would wait for itself.
 ///
 /// # Invariants
 ///
-/// `raw` is a valid work queue that is destroyed in `Drop` and nowhere else.
+/// `raw` is a valid work queue, which only `Drop` destroys.
 pub(crate) struct Queue {
     raw: NonNull<bindings::workqueue_struct>,
 }
 
-// SAFETY: A `workqueue_struct` may be used from any thread.
+// SAFETY: Any thread may use a `workqueue_struct`.
 unsafe impl Send for Queue {}
-// SAFETY: All functions called on a `workqueue_struct` through `&self` lock it as they need to.
+// SAFETY: All functions that take a `workqueue_struct` through `&self` lock it as they need to.
 unsafe impl Sync for Queue {}
 
 impl Queue {
-    /// Makes a queue that runs one item at a time, in the order they came in.
+    /// Creates a queue that runs one item at a time, in the order of their arrival.
     pub(crate) fn ordered(name: &CStr) -> Result<Self> {
         Self::new(name, WQ_UNBOUND | __WQ_ORDERED, 1)
     }
 
-    /// Makes a queue whose items run soon, at high priority, on the CPU that enqueues them, which takes no
-    /// interrupt of another one; one after another there, unless one sleeps.
+    /// Creates a queue whose items run soon, at high priority, on the CPU that enqueues them,
+    /// without an interrupt of another CPU. On one CPU, an item starts when the previous one ends
+    /// or sleeps.
     pub(crate) fn bound_highpri(name: &CStr) -> Result<Self> {
         Self::new(name, WQ_PERCPU | WQ_HIGHPRI, 0)
     }
 
-    /// Makes a queue whose items run at once, at high priority, on any CPU, beside each other.
+    /// Creates a queue whose items run at once, at high priority, on any CPU, and in parallel.
     pub(crate) fn unbound_highpri(name: &CStr) -> Result<Self> {
         Self::new(name, WQ_UNBOUND | WQ_HIGHPRI, 0)
     }
 
-    /// Makes a queue whose items may take long, on any CPU, beside each other.
+    /// Creates a queue whose items may take long, on any CPU, and in parallel.
     pub(crate) fn background(name: &CStr) -> Result<Self> {
         Self::new(name, WQ_UNBOUND, 0)
     }
 
     fn new(name: &CStr, flags: u32, most: c_int) -> Result<Self> {
         let format = c"%s".as_char_ptr();
-        // SAFETY: The format takes one string; it is copied.
+        // SAFETY: The format takes one string, which is copied.
         let raw =
             unsafe { bindings::alloc_workqueue_noprof(format, flags, most, name.as_char_ptr()) };
-        // INVARIANT: It has just been allocated.
+        // INVARIANT: The queue has just been allocated.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         })
     }
 
-    /// Enqueues an item; from any context.
+    /// Enqueues an item.
     ///
-    /// What it returns depends on the pointer type: an [`Arc`](kernel::sync::Arc) comes back as
-    /// `Err` when that item is in a queue already.
+    /// The result depends on the pointer type: an [`Arc`](kernel::sync::Arc) comes back as `Err` if
+    /// its item is in a queue already.
     ///
-    /// Delayed items are left out on purpose: their timers would outlive the queue. Use
-    /// [`PeriodicTimer`](super::timer::PeriodicTimer).
+    /// There are no delayed items, because their timers would outlive the queue. Use
+    /// [`PeriodicTimer`](super::timer::PeriodicTimer) instead.
+    /// Context: any.
     pub(crate) fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
     where
         W: RawWorkItem<ID> + Send + 'static,
@@ -89,18 +91,19 @@ impl Queue {
         self.as_kernels().enqueue(item)
     }
 
-    /// Runs a function once, as an item of its own. Not from interrupts.
+    /// Runs a function once, as an item of its own.
+    /// Context: not in interrupts.
     pub(crate) fn spawn(&self, function: impl FnOnce() + Send + 'static) -> Result {
         Ok(self.as_kernels().try_spawn(GFP_KERNEL, function)?)
     }
 
     fn as_kernels(&self) -> &kernel::workqueue::Queue {
-        // SAFETY: By the type invariant the queue is valid, and it stays so while `self` is
-        // borrowed.
+        // SAFETY: By the type invariant the queue is valid, and stays so while `self` is borrowed.
         unsafe { kernel::workqueue::Queue::from_raw(self.raw.as_ptr()) }
     }
 
-    /// Waits until every item that is in the queue now has run. May sleep.
+    /// Waits until all items that are in the queue now have run.
+    /// Context: may sleep.
     pub(crate) fn flush(&self) {
         // SAFETY: By the type invariant the queue is valid.
         unsafe { bindings::__flush_workqueue(self.raw.as_ptr()) };
@@ -109,7 +112,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the queue is valid and nobody else destroys it.
+        // SAFETY: By the type invariant the queue is valid, and no other code destroys it.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
     }
 }
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn flush_waits_for_what_was_enqueued() -> Result {
+    fn flush_waits_for_enqueued_work() -> Result {
         let queue = Queue::ordered(c"scif_test")?;
         let counter = Counter::new()?;
         assert!(queue.enqueue(counter.clone()).is_ok());
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_runs_what_is_left() -> Result {
+    fn queue_drop_runs_remaining_work() -> Result {
         let queue = Queue::unbound_highpri(c"scif_test")?;
         let counter = Counter::new()?;
         assert!(queue.enqueue(counter.clone()).is_ok());

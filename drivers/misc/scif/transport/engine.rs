@@ -2,25 +2,32 @@
 
 //! The DMA engines of this node, shared by all paths.
 //!
-//! An engine is one channel; which there are is in `engine/list.rs`. Without one every transfer goes by
-//! CPU. Which one a connection uses is chosen once (`engine/routes.rs`), so that its transfers keep their order in the
-//! ring.
+//! An engine is one channel. `engine/list.rs` keeps the engines of this node. Without an engine,
+//! every transfer goes by CPU. A connection chooses its engine once (`engine/routes.rs`), so that
+//! its transfers keep their order in the engine's ring.
 //!
 //! # An engine that stops
 //!
-//! Its driver may be unbound, or the hardware may hang: then descriptors do not end any more, or no
-//! new ones are taken. An engine for which there is work, and which ends none for [`STALL_LIMIT`] ticks,
-//! or whose driver goes, has *stopped*. How much is queued makes no difference: one that is slow is not
-//! lost. Nor does it help a hung one that it takes more. Its channel is then given back, after
-//! which the hardware touches no memory any more (`sys/dmaengine.rs`); what was under way ends with an
-//! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
-//! transfers go by another engine, or by CPU.
+//! An engine has *stopped* in one of two cases:
 //!
-//! How the end of a copy is noticed is in `engine/poller.rs`.
+//! - its driver is unbound;
+//! - it has work, and completes no descriptor for [`STALL_LIMIT`] ticks: descriptors hang, or the
+//!   engine refuses new ones.
+//!
+//! The number of queued descriptors makes no difference: a slow engine is not given up, and a hung
+//! engine is given up although it accepts more descriptors.
+//!
+//! This node then gives the channel back. After that the hardware accesses no memory any more
+//! (`sys/dmaengine.rs`). Jobs in flight fail, even if the driver forgets to report them, and no new
+//! job begins. The log says so once. Later transfers of connections that have chosen the engine go
+//! by CPU, because a connection keeps its choice.
+//!
+//! `engine/poller.rs` describes how the completion of a copy is noticed.
 //!
 //! Lock: `running` is a leaf, taken in soft interrupts.
 //!
-//! This file has more than 500 lines because an engine, its watchdog and its end share their counts.
+//! This file has more than 500 lines because an engine, its watchdog and its end share their
+//! counts.
 
 use crate::{
     logic::{
@@ -89,104 +96,128 @@ use poller::INTERRUPT_EVERY;
 pub(crate) use routes::ChosenEngine;
 pub(crate) use routes::Routes;
 
-/// Between two looks at whether an engine moves.
+/// Time between two checks of an engine's progress.
 const TICK: Delta = Delta::from_secs(1);
 
-/// An engine that has work and moves none for so many ticks has stopped. A descriptor is of 1 MiB at most
-/// (`logic/plan.rs`): one that copies 200 KB/s or more ends some in that time.
+/// Number of ticks without a completion after which an engine with work has stopped. A descriptor
+/// copies at most 1 MiB (`logic/plan.rs`), so an engine that copies 200 KB/s or more completes some
+/// in that time.
 const STALL_LIMIT: u32 = 5;
 
-/// How long to sleep at most before looking at a full ring again.
+/// Longest sleep before a submitter tries a full ring again.
 const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
-/// Bytes of an empty copy: what any engine can.
+/// Number of descriptors in the ring from which on submitters that do not wait keep away. Most rings
+/// have room for a thousand or more.
+const MOST_WITHOUT_WAIT: u64 = 256;
+
+/// Bytes of an empty copy; every engine can copy so few.
 const BLANK: usize = 64;
 
-/// Engines until now.
+/// Number of engines created so far; the next [`Engine::instance`].
 static INSTANCES: Atomic<u64> = Atomic::new(0);
 
-/// How long a submitter waits while the ring is full; never longer than until the engine is given up.
-pub(crate) enum Patience<'a> {
-    /// Until there is room.
+/// The limit of a submitter's wait for room in a full ring. Every wait is over when the engine has
+/// stopped.
+pub(crate) enum WaitLimit<'a> {
+    /// Waits until there is room.
     Endless,
-    /// Until this says that nobody wants the copy any more.
+    /// Waits until there is room, or this function returns true because the copy is not needed any
+    /// more.
     UntilOver(&'a dyn Fn() -> bool),
-    /// Likewise, or until the caller is killed.
+    /// Waits like `UntilOver`, or until the calling process is killed.
     Killable(&'a dyn Fn() -> bool),
+    /// Does not wait. The submitter gets EAGAIN.
+    Never,
 }
 
-impl Patience<'_> {
+impl WaitLimit<'_> {
     fn is_over(&self) -> bool {
         match self {
-            Self::Endless => false,
+            Self::Endless | Self::Never => false,
             Self::UntilOver(is_over) | Self::Killable(is_over) => is_over(),
         }
     }
 }
 
-/// One channel, and those who wait for room in it.
+/// A DMA channel, its jobs, and the submitters that wait for room in its ring.
 #[pin_data]
 pub(crate) struct Engine {
     channel: Channel,
-    /// That of no other engine, also if that has the same device.
+    /// A number that no other engine has had, not even an earlier one of the same device.
     pub(crate) instance: u64,
-    /// See [`plan::longest_segment`].
+    /// The largest segment to submit at once, from [`plan::longest_segment`].
     longest_segment: u64,
-    /// How many channels have chosen it.
+    /// Number of [`ChosenEngine`]s that refer to this engine.
     users: Atomic<u32>,
     queues: Arc<WorkQueues>,
     shortage: Arc<Shortage>,
-    /// Woken when descriptors have been completed, and when the engine has stopped.
+    /// Wait queue that is woken when a descriptor has completed, and when the engine has stopped.
     #[pin]
     pub(crate) room: WaitQueue,
     /// Bytes that the engine has copied.
     pub(crate) bytes: Atomic<u64>,
-    /// Descriptors that failed.
+    /// Number of descriptors that failed.
     pub(crate) errors: Atomic<u64>,
-    /// Descriptors that it has taken, and that have ended in whichever way.
+    /// Number of descriptors that the channel has accepted.
     taken: Atomic<u64>,
+    /// Number of descriptors that have completed or failed.
     ended: Atomic<u64>,
-    /// It did not take one since the last tick.
+    /// Set if the channel has refused a descriptor since the last tick.
     refused: Atomic<bool>,
-    /// `ended` at the last tick; and for how many ticks none has ended although there was work.
+    /// Value of `ended` at the last tick.
     last_ended: Atomic<u64>,
+    /// Number of ticks in a row in which the engine had work and no descriptor ended.
     still: Atomic<u32>,
+    /// Set once the engine has stopped.
     stopped: Atomic<bool>,
+    /// Key of the next job in `running`.
     next_number: Atomic<u64>,
-    /// What was submitted in whole and was not let go.
+    /// Jobs that were submitted completely and not released yet, in the order of submission.
     #[pin]
     running: SpinLockIrq<RBTree<u64, Arc<dyn Job>>>,
-    /// Descriptors since one has asked for an interrupt.
+    /// Number of descriptors since the last one that asked for an interrupt.
     uninterrupted: Atomic<u32>,
-    /// An interrupt is outstanding that runs the poller's work item; and the ticks since it was armed.
+    /// Set while an armed interrupt is outstanding; it queues the poller's work item.
     armed: Atomic<bool>,
+    /// Number of ticks since the interrupt was armed.
     armed_ticks: Atomic<u32>,
-    /// How many armed interrupts in a row have not come.
+    /// Number of armed interrupts in a row that did not come in time.
     late: Atomic<u32>,
-    /// Its interrupts are not relied upon.
+    /// Set once this engine's interrupts are not relied upon any more.
     is_polled: Atomic<bool>,
-    /// Microseconds until the next poll, where no interrupt is armed.
+    /// Microseconds until the next poll, if no interrupt is armed.
     pause: Atomic<u32>,
-    /// The empty copy that arms it.
+    /// Completion count of the empty copy that arms the interrupt.
     arming: CopyCount,
-    /// A poller reaps now, and releases afterwards.
+    /// Set while a poller reaps the ring.
     reaps: Atomic<bool>,
+    /// Work item that polls the ring.
     #[pin]
     poll: Work<Self, 1>,
-    /// The source and destination of an empty copy. The channel goes before.
+    /// Source and destination of an empty copy. Declared after `channel`, which is dropped first.
     blank: EngineMemory,
-    /// Gives the channel back.
+    /// Work item that gives the channel back.
     #[pin]
     work: Work<Self>,
 }
 
-/// A place among what an engine does, which is taken when all of it was submitted.
-pub(crate) struct Place(RBTreeNodeReservation<u64, Arc<dyn Job>>);
+/// A preallocated entry for a job in [`Engine::running`]. The job is inserted once it was submitted
+/// completely.
+pub(crate) struct JobReservation(RBTreeNodeReservation<u64, Arc<dyn Job>>);
 
-impl Place {
-    /// May sleep.
+impl JobReservation {
+    /// Allocates an entry.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?))
+    }
+
+    /// Allocates an entry without waiting for memory.
+    /// Context: any but hard interrupts.
+    pub(crate) fn atomic() -> Result<Self> {
+        let flags = GFP_ATOMIC | __GFP_NOWARN;
+        Ok(Self(RBTreeNodeReservation::new(flags)?))
     }
 }
 
@@ -200,7 +231,7 @@ impl WorkItem for Engine {
 
     fn run(this: Arc<Self>) {
         pr_err!(
-            "DMA engine {} is lost: transfers go by another one or by CPU from now on\n",
+            "DMA engine {} is lost: its transfers fail, and later ones go by another engine or by CPU\n",
             this.channel.name()
         );
         this.give_back();
@@ -213,7 +244,7 @@ impl Tick for Engine {
     fn tick(this: ArcBorrow<'_, Self>) {
         let engine: Arc<Self> = this.into();
         if this.channel.is_stopped() {
-            // Its driver goes.
+            // The driver is being unbound.
             engine.stop();
             return;
         }
@@ -238,7 +269,9 @@ impl Tick for Engine {
 }
 
 impl Engine {
-    /// Takes a channel, if the system has one to give. May sleep.
+    /// Requests a DMA channel. Returns `None` if no channel is available, or this node's memory
+    /// can't be mapped for it.
+    /// Context: may sleep.
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
         let blank = EngineMemory::new(2 * BLANK, &channel.device);
@@ -280,39 +313,51 @@ impl Engine {
         .ok()
     }
 
-    /// As the kernel calls the channel.
+    /// Returns the kernel's name of the channel.
     pub(crate) fn name(&self) -> &CStr {
         self.channel.name()
     }
 
-    /// The device for which memory is mapped that it reaches.
+    /// Returns the device for which memory has to be mapped, so that this engine reaches it.
     pub(crate) fn device(&self) -> ARef<Device> {
         self.channel.device.clone()
     }
 
-    /// How many bytes it should be given at once. Any context.
+    /// Returns the largest segment to submit at once.
+    /// Context: any.
     pub(crate) fn longest_segment(&self) -> u64 {
         self.longest_segment
     }
 
-    /// Whether it can copy between these addresses; not if it has stopped. Any context.
+    /// Returns whether the engine works, and can copy between these addresses.
+    /// Context: any.
     pub(crate) fn can_copy(&self, to: u64, from: u64, len: usize) -> bool {
         !self.has_stopped() && self.channel.is_aligned(to, from, len)
     }
 
-    /// Submits all of a copy, in pieces if the engine does not take as many bytes at once: `flags` are those of the
-    /// last piece. Waits while the ring is full. ENODEV if nobody wants it any more, EINTR if the caller is killed, EIO
-    /// if the engine has stopped: then a part of it may have been submitted. May sleep.
+    /// Submits a copy, in several pieces if the engine does not take as many bytes at once. Waits
+    /// while the ring is full. `flags` apply to the last piece.
+    ///
+    /// # Errors
+    ///
+    /// After an error, the engine may have taken some of the pieces.
+    ///
+    /// - ENODEV: the wait has reached `limit`.
+    /// - EINTR: the calling process is killed.
+    /// - EIO: the engine has stopped.
+    /// - EAGAIN: the ring is full, and `limit` is `Never`.
+    ///
+    /// Context: may sleep unless `limit` is `Never`; not in hard interrupts.
     pub(crate) fn submit_all<'t, T: Completion>(
         self: &Arc<Self>,
         copy: BusCopy<'t>,
         flags: CopyFlags,
         batch: &Batch<'t, T>,
-        patience: &Patience<'_>,
+        limit: &WaitLimit<'_>,
     ) -> Result {
         let (mut left, mut most) = (Some(copy), self.longest_segment);
         while let Some(copy) = left {
-            if patience.is_over() {
+            if limit.is_over() {
                 return Err(ENODEV);
             }
             if self.has_stopped() {
@@ -323,7 +368,8 @@ impl Engine {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
             };
-            // Looked at before: what is refused because the ring is full can have ended afterwards.
+            // Reads the count before the submission: a descriptor that ends after a refusal makes
+            // room, and `wait_for_room` then returns at once.
             let ended = self.ended.load(Relaxed);
             let before = self.uninterrupted.fetch_add(1, Relaxed);
             flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
@@ -332,30 +378,38 @@ impl Engine {
                 left = rest;
                 continue;
             }
-            // An interrupt that it would have made is due with the next one.
+            // Takes the descriptor out of the count: the next one then asks for the interrupt.
             self.uninterrupted.fetch_sub(1, Relaxed);
             if self.channel.is_stopped() {
                 self.stop();
             } else if piece.segment().len > plan::UNDECLARED {
-                // It may take no more than this, though it does not say so.
+                // The channel may take no more than this at once, although its device does not
+                // declare a limit.
                 most = plan::UNDECLARED;
             } else {
-                // Whether it is full or will never take anything again, only time tells.
+                // The ring is full, or the engine hangs. The watchdog tells them apart.
                 self.refused.store(true, Relaxed);
-                self.wait_for_room(ended, patience)?;
+                if let WaitLimit::Never = limit {
+                    return Err(EAGAIN);
+                }
+                self.wait_for_room(ended, limit)?;
                 most = self.longest_segment;
             }
         }
         Ok(())
     }
 
-    /// Waits for a moment, or until more descriptors have ended than these. EINTR if the caller is killed. May sleep.
-    fn wait_for_room(&self, ended: u64, patience: &Patience<'_>) -> Result {
-        // Has it begin, and takes out those descriptors that have ended without an interrupt.
+    /// Waits until more than `ended` descriptors have ended, the engine has stopped, or
+    /// [`RING_FULL_TIMEOUT`] has passed.
+    ///
+    /// Returns EINTR if the calling process is killed.
+    /// Context: may sleep.
+    fn wait_for_room(&self, ended: u64, limit: &WaitLimit<'_>) -> Result {
+        // Starts the engine, and reaps descriptors that have completed without an interrupt.
         self.issue_pending();
         self.poll();
         let has_room = || (self.has_stopped() || self.ended.load(Relaxed) != ended).then_some(());
-        if let Patience::Killable(_) = patience {
+        if let WaitLimit::Killable(_) = limit {
             self.room
                 .wait_killable_timeout(RING_FULL_TIMEOUT, has_room)?;
         } else {
@@ -365,24 +419,42 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the engine begin with what has been submitted.
+    /// Makes the engine begin with the submitted descriptors.
     pub(crate) fn issue_pending(&self) {
         self.channel.issue_pending();
     }
 
-    /// Keeps a job that was submitted until it has ended, also if the engine does not report that. Process context.
-    fn add_running(self: &Arc<Self>, place: Place, job: Arc<dyn Job>) {
-        let number = self.next_number.fetch_add(1, Relaxed);
-        let replaced = self.running.lock().insert(place.0.into_node(number, job));
-        drop(replaced);
+    /// Keeps a submitted job until it has ended, even if the engine never reports its end.
+    /// Context: process context.
+    fn add_running(self: &Arc<Self>, reservation: JobReservation, job: Arc<dyn Job>) {
+        self.insert_running(reservation, job);
         if self.has_stopped() {
             self.abandon_running();
         }
-        // It may have ended before it was here to be released.
+        // The job may have ended before it was in `running`, where the poller finds it.
         self.release_ended();
     }
 
-    /// Ends what the engine has left without saying so, once it was given back. Process context.
+    fn insert_running(&self, reservation: JobReservation, job: Arc<dyn Job>) {
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let node = reservation.0.into_node(number, job);
+        // The number is new, so that no job is replaced.
+        let replaced = self.running.lock().insert(node);
+        drop(replaced);
+    }
+
+    /// Keeps a job as [`Self::add_running`] does, but leaves all work that may sleep to the work item.
+    /// Context: any but hard interrupts.
+    fn add_running_now(self: &Arc<Self>, reservation: JobReservation, job: &Arc<dyn Job>) {
+        self.insert_running(reservation, job.clone());
+        // The job may have ended before it was in `running`, where the poller finds it.
+        if self.has_stopped() || job.state().is_over.load(Relaxed) {
+            self.schedule();
+        }
+    }
+
+    /// Fails the jobs that the engine has not reported, if the channel was given back.
+    /// Context: process context.
     pub(crate) fn abandon_running(self: &Arc<Self>) {
         if !self.channel.is_stopped() {
             return;
@@ -400,7 +472,8 @@ impl Engine {
         self.abandon_arming();
     }
 
-    /// Takes note that a descriptor has ended. Soft interrupt context.
+    /// Counts a descriptor that has completed or failed.
+    /// Context: any, but hard interrupts.
     pub(crate) fn descriptor_ended(&self, result: &Result) {
         if result.is_err() {
             self.errors.add(1, Relaxed);
@@ -411,30 +484,41 @@ impl Engine {
         }
     }
 
-    /// Whether it was found to have stopped. Any context.
+    /// Returns whether so many descriptors are in the ring that a submitter that does not wait
+    /// should not add any.
+    /// Context: any.
+    pub(crate) fn is_busy(&self) -> bool {
+        let (ended, taken) = (self.ended.load(Relaxed), self.taken.load(Relaxed));
+        taken.saturating_sub(ended) > MOST_WITHOUT_WAIT
+    }
+
+    /// Returns whether the engine was found to have stopped.
+    /// Context: any.
     pub(crate) fn has_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
 
-    /// Gives its channel back, and ends what it has left. May sleep, as [`Channel::stop`].
+    /// Gives the channel back, and fails the jobs that are left.
+    /// Context: may sleep, as [`Channel::stop`] does.
     fn give_back(self: &Arc<Self>) {
         self.stopped.store(true, Relaxed);
-        // Waits for those who submit, and for the hardware.
+        // Waits for submitters and for the hardware.
         self.channel.stop();
         self.room.wake_all();
         self.abandon_running();
     }
 
-    /// Gives it up, soon. Any context.
+    /// Marks the engine as stopped, and queues the work item that gives its channel back.
+    /// Context: any.
     fn stop(self: &Arc<Self>) {
         if !self.stopped.xchg(true, Full) {
-            // A driver that is gone may come back with engines.
+            // If the driver is gone, its engines may come back with it.
             if self.channel.is_stopped() {
                 self.shortage.is_short.store(true, Relaxed);
             } else {
                 self.shortage.has_hung.store(true, Relaxed);
             }
-            // It is enqueued once, so this can't fail.
+            // The `xchg` above lets one caller get here, so the work item is not queued yet.
             let _ = self.queues.work.enqueue::<_, 0>(self.clone());
         }
     }
@@ -442,22 +526,29 @@ impl Engine {
 
 /// An engine together with its view of a peer's memory.
 ///
-/// That an engine has ended a copy says that it has sent the bytes, not that they have arrived: what a processor, or
-/// another engine, says of them may overtake them. A read stays behind what the same engine has written before, and
-/// its answer says that all of that is there. So whoever writes by an engine has it read, too
-/// ([`EngineRoute::arrival`]), and has not ended before.
+/// When an engine reports a copy as completed, it has sent the bytes, but they may not have
+/// arrived. A notice by a CPU or by another engine may overtake them. A read stays behind earlier
+/// writes of the same engine, so the answer to a read says that they have arrived. A job that
+/// writes by an engine therefore ends with a read ([`EngineRoute::arrival`]), and completes only
+/// after it.
 pub(crate) struct EngineRoute {
-    // Before the engine, so that it is unmapped first.
+    // Declared before `engine`, so that the view is unmapped first.
     pub(crate) view: MappedView,
     pub(crate) engine: Arc<Engine>,
-    /// The peer's address of something that can always be read.
+    /// The peer's address of memory that can be read as long as the route exists.
     readable: u64,
 }
 
 impl EngineRoute {
-    /// The view that the parts of an aperture give of the peer's memory from `base` on, cut at `seams`, in which
-    /// `readable` is the peer's address of something that can be read as long as there is the route. May sleep.
-    /// EFAULT, EINVAL if the engine can't read there.
+    /// Maps a view of the peer's memory for an engine. The mapped `parts` of an aperture begin at
+    /// the peer's address `base`, and are cut at `seams`. `readable` is the peer's address of
+    /// memory that can be read as long as the route exists.
+    ///
+    /// # Errors
+    ///
+    /// - EFAULT, EINVAL: the engine can't read at `readable`.
+    ///
+    /// Context: may sleep.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         parts: &[IoMapping],
@@ -477,8 +568,9 @@ impl EngineRoute {
         Ok(this)
     }
 
-    /// The read that ends when what this engine has written before has arrived; what is read is of no use to
-    /// anybody. Any context.
+    /// Returns the read whose completion shows that this engine's earlier writes have arrived. The
+    /// bytes read are not used.
+    /// Context: any.
     pub(crate) fn arrival(&self) -> Result<BusCopy<'_>> {
         let to = self.engine.blank.range(0, BLANK).ok_or(EFAULT)?;
         let from = self.view.range(self.readable, BLANK as u64).ok_or(EFAULT)?;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This node as its own peer.
+//! The loopback transport: this node as its own peer.
 //!
-//! It has one session as long as the module is loaded, another one when that has failed. The direct map of all RAM is the aperture, a
-//! doorbell is a function call, and the two ends of the control rings lie in one block: what is posted is
-//! what is taken. So the whole interface works on a machine without any device, and through the same
-//! code.
+//! There is one session as long as the module is loaded, and a new one if that has failed. The
+//! direct map of all RAM is the aperture, and a doorbell is a function call. Both ends of the
+//! control rings lie in one block: a message is read where it was posted. So the whole interface
+//! works on a machine without any device, through the same code.
 //!
-//! Locks: `state` stands where `NtbLink::inner` does; `session` is a leaf, taken in any context.
+//! Locks: `state` has the position of `NtbLink::inner` in the lock order. `session` is a leaf,
+//! taken in any context.
 
 use super::{
     doorbell,
@@ -44,9 +45,9 @@ use crate::{
             Reached, //
         },
         shared_memory::{
+            MemoryUser,
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         },
         timer::{
             PeriodicTimer,
@@ -71,22 +72,22 @@ use kernel::{
     },
 };
 
-/// What the link is called.
+/// Name of the link.
 const NAME: &CStr = c"loopback";
 
-/// As bits: there is no device that has fewer.
+/// The doorbells as bits. No device limits their number.
 const DOORBELLS: u64 = u32::MAX as u64;
 
-/// The session's nonce: there is no handshake in which it would mean something.
+/// The nonce of the session, which has no meaning without a handshake.
 const NONCE: u32 = 1;
 
-/// The loopback transport; its session ends when this is dropped.
+/// The loopback transport. Dropping it ends its session.
 pub(crate) struct Loopback {
     home: Arc<Home>,
     _listed: Listed<dyn Link>,
 }
 
-/// Where the session is made, and made anew when it has failed.
+/// The owner of the session, which creates a new one when it has failed.
 #[pin_data]
 struct Home {
     sink: Arc<dyn Sink>,
@@ -99,21 +100,21 @@ struct Home {
 }
 
 struct State {
-    /// The way of the session that there is.
+    /// The path of the present session.
     path: Option<Arc<LoopbackPath>>,
-    /// While there is none, as it could not be made.
+    /// The timer that retries while no session could be created.
     again: Option<Running<Home>>,
-    /// The transport goes: there is to be no session any more.
+    /// Set once the transport ends, so that no session is created any more.
     is_over: bool,
 }
 
-/// See the head of this file.
+/// The path from this node to itself.
 #[pin_data]
 struct LoopbackPath {
     home: Arc<Home>,
-    /// None.
+    /// An empty list: there are no engines on this path.
     engines: Routes,
-    /// As long as it is not over.
+    /// The session until its end.
     #[pin]
     session: SpinLockIrq<Option<Arc<dyn Session>>>,
 }
@@ -130,7 +131,7 @@ impl WorkItem for Home {
     }
 }
 
-/// Tries again to make a session, for which there was no memory.
+/// The timer ticks as long as there is no memory for the session. Each tick tries again.
 impl Tick for Home {
     const PERIOD: Delta = Delta::from_secs(1);
 
@@ -140,7 +141,8 @@ impl Tick for Home {
 }
 
 impl Loopback {
-    /// Introduces this node to itself. May sleep.
+    /// Creates the transport and its first session.
+    /// Context: may sleep.
     pub(crate) fn start(
         sink: &Arc<dyn Sink>,
         queues: &Arc<WorkQueues>,
@@ -165,9 +167,9 @@ impl Loopback {
         let listed = links.add(&link)?;
         let path = home.begin()?;
         home.state.lock().path = Some(path);
-        // It may have failed already.
+        // The session may have failed already.
         Home::schedule(home.as_arc_borrow());
-        // From here on dropping it ends the session.
+        // From here on a drop of this value ends the session.
         Ok(Self {
             home,
             _listed: listed,
@@ -176,13 +178,15 @@ impl Loopback {
 }
 
 impl Home {
-    /// Runs [`Self::renew`] soon. Any context.
+    /// Queues [`Self::renew`].
+    /// Context: any.
     fn schedule(this: ArcBorrow<'_, Self>) {
-        // An error says that the work is pending already.
+        // An error means that the work is queued already.
         let _ = this.queues.link.enqueue(Arc::from(this));
     }
 
-    /// Makes a session. May sleep.
+    /// Creates a session.
+    /// Context: may sleep.
     fn begin(self: &Arc<Self>) -> Result<Arc<LoopbackPath>> {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
@@ -192,9 +196,9 @@ impl Home {
             }),
             GFP_KERNEL,
         )?;
-        let block = SharedMemory::new(LARGEST.size(), &User::Physical, Payer::Nobody)?;
+        let block = SharedMemory::new(LARGEST.size(), &MemoryUser::Physical, Payer::None)?;
         let peer_block = block.bus_address();
-        let who = Introduction {
+        let introduction = Introduction {
             link: NAME,
             node: None,
             generation: self.sink.generation(),
@@ -205,16 +209,17 @@ impl Home {
             peer_block,
             peer_geometry: LARGEST,
         };
-        let session = self.sink.online(path.clone(), who)?;
+        let session = self.sink.online(path.clone(), introduction)?;
         *path.session.lock() = Some(session.clone());
-        // What was said before it was there.
+        // Handles messages that were posted before `session` was set.
         session
             .as_arc_borrow()
             .doorbells(doorbell::bit(doorbell::CONTROL));
         Ok(path)
     }
 
-    /// Ends a session that has failed, and makes another one, now or when there is memory. Link work only.
+    /// Ends a session that has failed, and creates another one, now or when there is memory.
+    /// Context: link work, may sleep.
     fn renew(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if let Some(path) = state.path.take_if(|path| path.has_failed()) {
@@ -226,10 +231,10 @@ impl Home {
         state.path = self.begin().ok();
         if state.path.is_some() {
             state.again = None;
-            // It may have failed already.
+            // The session may have failed already.
             Self::schedule(self.as_arc_borrow());
         } else if state.again.is_none() {
-            // Without memory for that, what is scheduled next tries.
+            // If there is no memory for the timer either, the next scheduled work tries again.
             state.again = PeriodicTimer::start(self.clone()).ok();
         }
     }
@@ -243,7 +248,8 @@ impl LoopbackPath {
             .is_none_or(|session| session.ended().is_some())
     }
 
-    /// Ends the session. Nobody is left then who could write to it. May sleep.
+    /// Ends the session. Afterwards no thread writes to its memory.
+    /// Context: may sleep.
     fn end(&self) {
         let Some(session) = self.session.lock().take() else {
             return;
@@ -268,7 +274,7 @@ impl Drop for Loopback {
         if let Some(path) = path {
             path.end();
         }
-        // What was scheduled has the home.
+        // Work that is queued holds a reference to `home`.
         self.home.queues.link.flush();
     }
 }
@@ -276,7 +282,8 @@ impl Drop for Loopback {
 impl Link for Home {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("loopback ")?;
-        // Who takes a session down has the lock all the time, and waits for others.
+        // A thread that takes a session down holds the lock all the time, and waits for others. So
+        // this does not wait for the lock.
         let state = self.state.try_lock();
         match state.as_ref().map(|state| &state.path) {
             Some(Some(path)) => {
@@ -332,13 +339,15 @@ impl Path for LoopbackPath {
     }
 
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        SharedMemory::new(len, &User::Physical, payer)
+        SharedMemory::new(len, &MemoryUser::Physical, payer)
     }
 
     fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {
         if pages.are_of_device() {
             // There is no aperture that a program could map, and no engine.
-            pr_info_once!("memory of a device can't be registered with this node itself\n");
+            pr_info_once!(
+                "memory of a device can't be registered on a connection within this node (EOPNOTSUPP)\n"
+            );
             return Err(EOPNOTSUPP);
         }
         Ok(Export::Physical(Fated::new(pages.clone(), None)))

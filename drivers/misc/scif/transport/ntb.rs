@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The node behind an NTB device.
+//! The transport to the node behind an NTB device.
 //!
-//! - `client.rs`: a device comes and goes, and tells of doorbells and of its link
-//! - `roster.rs`: links come up, are taken down, and rest while the machine sleeps, and when it reboots
-//! - `link.rs`: the link of one device: what the handshake decides (`logic/handshake.rs`) is done
+//! - `client.rs`: the NTB client driver: devices, doorbell events and link events
+//! - `roster.rs`: links come up, are taken down, and rest while the machine sleeps and when it
+//!   reboots
+//! - `link.rs`: the link of one device, which carries out the decisions of the handshake
+//!   (`logic/handshake.rs`)
 //! - `mailbox.rs`: the hellos of both sides, in scratchpads or message registers
 //! - `aperture.rs`: the memory windows over this node's memory that the peer gets
-//! - `sessions.rs`: the session that there may be
-//! - `state.rs`: what a link has of its peer, and memory that a peer which seems lost may still write to
-//! - `path.rs`: what those above get: the peer's memory and doorbells, and how the peer gets to our memory
-//! - `reports.rs`: what people are told of a link and its peer
+//! - `sessions.rs`: start and end of a link's session
+//! - `state.rs`: the state of a link, and memory that a peer which seems lost may still write to
+//! - `path.rs`: the path to the peer: its memory and doorbells, and the memory of this node that it
+//!   may use
+//! - `reports.rs`: messages to users about a link and its peer
 
 mod aperture;
 mod client;
@@ -47,18 +50,19 @@ use kernel::{
 use link::NtbLink;
 use roster::Roster;
 
-/// Which apertures may be offered.
+/// The administrator's choice of apertures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
-    /// How the administrator wants peers to reach this node's memory; none for what is best of what can be.
+    /// The mode in which peers are to reach this node's memory. `None` means the best mode that is
+    /// possible.
     pub(crate) wanted: Option<Mode>,
-    /// A peer may reach all memory.
+    /// Whether a peer may reach all memory.
     pub(crate) allow_flat: bool,
-    /// Of how many memory windows an aperture may be made.
+    /// Maximum number of memory windows of an aperture.
     pub(crate) most_windows: u32,
 }
 
-/// What all links need of the rest.
+/// Objects of the rest of the module that all links need.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) sink: Arc<dyn Sink>,
@@ -68,16 +72,17 @@ pub(crate) struct Context {
     pub(crate) policy: Policy,
 }
 
-/// The NTB transport; dropping it ends all links.
+/// The NTB transport. Dropping it ends all links.
 pub(crate) struct Ntb {
-    // Nobody is told any more when the devices go.
+    // Declared first, so that the notifiers are unregistered before the devices are released.
     _end: Pin<KBox<Watch>>,
     _sleep: Pin<KBox<Watch>>,
     _registration: Pin<KBox<Registration<NtbLink>>>,
 }
 
 impl Ntb {
-    /// Takes all NTB devices, those that come later too. May sleep.
+    /// Registers for all NTB devices, present and future.
+    /// Context: may sleep.
     pub(crate) fn start(context: Context) -> Result<Self> {
         let roster = Roster::new(&context.engines)?;
         let watch = |chain| {

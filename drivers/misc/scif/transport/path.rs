@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way to one peer, as long as it is there.
+//! The path to one peer, during one session.
 //!
 //! # Outbound
 //!
-//! Those above name the peer's memory by *bus addresses* that the peer has told them. A transport
-//! turns such an address into something [`Reached`], which the CPU can load and store and a process
-//! can map, and its engines turn it into addresses of their own; or it says no. That check is what
-//! keeps an address that a hostile peer made up from touching anything but the peer's own aperture.
+//! The layers above name the peer's memory by *bus addresses* that the peer has sent. A transport
+//! translates such an address into a [`Reached`], which the CPU can load and store and a process
+//! can map. Its engines translate the address into addresses of their own. Both refuse an address
+//! outside the peer's own aperture. So an address that a hostile peer made up can't reach any other
+//! memory.
 //!
 //! # Inbound
 //!
-//! Memory of this node that the peer may use is made, gets addresses that the peer can name, and is taken
-//! back when it is dropped. Whoever has some keeps the session from ending, or drops it when the
-//! transport says that the peer can't reach it any more.
+//! A path allocates or exports memory of this node for the peer, with addresses that the peer can
+//! name. The memory is taken back when it is dropped. A holder of such memory keeps the session
+//! from ending, or drops it when the transport says that the peer can't reach it any more.
 
 use super::engine::{
     EngineRoute,
@@ -46,55 +47,66 @@ use crate::{
     },
 };
 use kernel::{
+    device::Device,
     prelude::*,
     sync::{
+        aref::ARef,
         Arc,
         ArcBorrow, //
     },
 };
 
-/// Both sides of the way to a peer, its doorbells, and its end.
+/// The path to a peer in both directions, its doorbells, and its end.
 ///
-/// Whoever uses it is inside the session (`Peer::enter`), which the transport waits for before it
-/// takes anything down; a doorbell may be rung, and the mode and the engines looked at, at any time.
-/// Any context, unless a function says otherwise.
+/// A caller is inside the session (`Peer::enter`). The transport waits for all callers before it
+/// takes the path down. Doorbells may be rung, and the mode, the device and the engines may be read,
+/// without that at any time.
+/// Context: any, unless a function says otherwise.
 pub(crate) trait Path: Send + Sync {
-    /// How the peer's memory is reached, in a word for users.
+    /// Returns how the peer's memory is reached, in a word for users.
     fn mode(&self) -> &'static str;
 
-    /// The doorbells of this side and of the peer, as bits.
+    /// Returns the doorbells that both sides have, as bits.
     fn doorbells(&self) -> u64;
 
-    /// Rings a doorbell of the peer; nothing happens once the device is gone, or the link [`Self::was_down`]. Memory written
-    /// before is visible to the peer before.
+    /// Rings a doorbell of the peer. Memory written before is visible to the peer before. Does
+    /// nothing once the device is gone, or the link [`Self::was_down`].
     fn ring(&self, doorbell: u32);
 
-    /// Rings all doorbells of the peer if one could not be rung.
+    /// Returns the device that joins this node with the peer. `None` if there is none, or the
+    /// session is over.
+    fn bridge(&self) -> Option<Bridge> {
+        None
+    }
+
+    /// Rings all doorbells of the peer if one could not be rung before.
     fn ring_again(&self) {}
 
-    /// Whether something may be said in the log that the peer has caused: only so much is, over all of its sessions.
+    /// Returns whether a log line may be written that the peer has caused. All sessions of a peer
+    /// share one limit of such lines.
     fn may_log(&self) -> bool;
 
-    /// Whether the link was seen to be down since the session began, which is over then: what was on the way is lost,
-    /// and a load from the peer may be an error of the bus.
+    /// Returns whether the link was seen down since the session began. If so, the session is over:
+    /// data in flight is lost, and a load from the peer may cause a bus error.
     fn was_down(&self) -> bool {
         false
     }
 
-    /// Looks at the link itself, and then as [`Self::was_down`]: for what is done while the link rests, when its events
-    /// are not heard.
+    /// Checks the link itself, and returns [`Self::was_down`]. For use while the link rests, when
+    /// its events are not handled.
     fn is_down(&self) -> bool {
         self.was_down()
     }
 
-    /// The session has failed: the transport looks at it soon, and ends it.
+    /// Tells the transport that the session has failed. The transport ends it soon.
     fn session_failed(self: ArcBorrow<'_, Self>);
 
-    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached, or not any more. The caller is inside the
-    /// session, or tears it down, as long as this is used.
+    /// Returns access to the `len` bytes at the peer's `address`, or EFAULT if they can't be
+    /// reached, or not any more. The caller has to be inside the session, or to tear it down, as
+    /// long as it uses the access.
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>>;
 
-    /// Whether all of these can be reached.
+    /// Returns whether all of these extents can be reached.
     fn reaches(&self, memory: &[Entry]) -> bool {
         memory.iter().all(|entry| {
             self.reach(entry.extent.address(), entry.extent.len())
@@ -102,68 +114,81 @@ pub(crate) trait Path: Send + Sync {
         })
     }
 
-    /// Where what is contiguous for the peer is not so here: nothing that crosses one of these can be
-    /// reached in one piece.
+    /// Returns the places where memory that is contiguous for the peer is not contiguous here. A
+    /// range that crosses such a seam can't be reached in one piece.
     fn seams(&self) -> Seams {
         Seams::NONE
     }
 
-    /// How many bytes of the peer's memory can be reached at most.
+    /// Returns how many bytes of the peer's memory can be reached at most.
     fn reachable(&self) -> u64;
 
-    /// The first address of the peer that can be.
+    /// Returns the first bus address of the peer that can be reached.
     fn first_reachable(&self) -> u64;
 
-    /// Where it is noted that this node's processor has stored into the peer's memory, outside of what messages use; none
-    /// if no engine gets there.
+    /// Returns the record of stores by this node's CPUs into the peer's memory, except those of
+    /// messages. `None` if no engine reaches the peer.
     fn stores(&self) -> Option<&Arc<Stores>> {
         None
     }
 
-    /// Returns when what was noted has arrived, or the link [`Self::was_down`]. Before an engine is used there, as its
-    /// accesses would overtake stores. May read across the link.
+    /// Returns when the noted stores have arrived, or the link [`Self::was_down`]. Called before an
+    /// engine is used there, because its accesses would overtake the stores. May read across the
+    /// link.
     fn settle_stores(&self) {}
 
-    /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are
-    /// as long as there is the path, and one that has stopped says so.
+    /// Returns the engines that reach the peer's memory. The list is often empty, and engines may
+    /// be added. An engine stays valid as long as the path exists, and tells itself whether it has
+    /// stopped. May be called without being inside the session.
     fn engines(&self) -> &Routes;
 
-    /// One of them, by its place, as long as it works.
+    /// Returns the engine at a place, as long as it works.
     fn engine(&self, place: Option<usize>) -> Option<&EngineRoute> {
         self.engines()
             .get(place?)
             .filter(|route| !route.engine.has_stopped())
     }
 
-    /// Zeroed memory of the kernel, `len` bytes, that the peer may read and write. For who asks on
-    /// behalf of a process, which pays for it as `payer` says. ENOMEM, also if there is no room where the
-    /// peer could reach it. May sleep.
+    /// Allocates `len` bytes of zeroed kernel memory that the peer may read and write. If the
+    /// caller acts for a process, the process pays as `payer` says.
+    ///
+    /// Returns ENOMEM if there is not enough memory, or no room within the peer's reach.
+    /// Context: may sleep.
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory>;
 
-    /// Lets the peer do this with these pages; more, where nothing keeps it from that. If there is no room
-    /// where the peer could reach them, they have no addresses for it. May sleep.
+    /// Gives the peer this access to these pages, or more, if the hardware can't restrict it. If
+    /// there is no room within the peer's reach, the [`Export`] has no addresses.
+    /// Context: may sleep.
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export>;
 
-    /// What is to be kept to.
+    /// Returns the limits that the layers above have to keep.
     fn limits(&self) -> Limits {
         Limits::NONE
     }
 }
 
-/// What has to be done without, as the peer reaches little of this node's memory.
+/// The device of a path.
+pub(crate) struct Bridge {
+    /// The device on its own bus, such as PCI.
+    pub(crate) device: ARef<Device>,
+    /// Mb/s of data that its link carries, if its speed is known.
+    pub(crate) megabits: Option<u32>,
+}
+
+/// Limits that apply if the peer reaches little of this node's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Bytes to be shared for staging what the peer writes to pages that it does not reach; 0 if it reaches
-    /// all.
+    /// Bytes to share as bounce buffers for what the peer writes to pages that it does not reach,
+    /// or 0 if it reaches all.
     pub(crate) staging: usize,
-    /// How large the ring of one connection may become.
+    /// Maximum size of the ring of one connection.
     pub(crate) ring: u32,
-    /// Bytes for the rings of all users; none if the peer reaches all.
+    /// Bytes for the rings of all users, or `None` if the peer reaches all memory.
     pub(crate) rings: Option<u64>,
 }
 
 impl Limits {
-    /// The peer reaches all.
+    /// The limits if the peer reaches all memory.
     pub(crate) const NONE: Self = Self {
         staging: 0,
         ring: u32::MAX,
@@ -171,27 +196,28 @@ impl Limits {
     };
 }
 
-/// Pages that the peer may use, until this is dropped.
+/// Pages that the peer may use until this is dropped.
 pub(crate) enum Export {
-    /// It uses physical addresses.
+    /// The peer uses physical addresses.
     Physical(Fated<Pages>),
-    /// Through a device, for which they are mapped.
+    /// The peer reaches the pages through a device, for which they are mapped.
     Device {
         mapping: DmaMapping,
         _kept: Fated<Pages>,
     },
-    /// Through a device, at a place in an arena.
+    /// The peer reaches the pages through a device, at a place in an arena.
     Arena {
-        // It holds the pages itself.
+        // This also holds the pages.
         _linked: Linked,
         addresses: ExtentTable,
     },
-    /// It does not: what is to get there is staged, and copied by this node.
+    /// The peer does not reach the pages. It writes to bounce buffers, and this node copies the
+    /// data.
     Not(ExtentTable),
 }
 
 impl Export {
-    /// To a peer that reaches what lies in an arena, or to nobody if there is no room.
+    /// Exports pages through an arena, or to no place if the arena has no room.
     pub(super) fn within(pages: &Arc<Pages>, arena: &Arc<Arena>, access: Access) -> Result<Self> {
         let linked = match arena.link_pages(pages, access) {
             Err(ENOSPC) => return Ok(Self::nowhere()),
@@ -205,17 +231,17 @@ impl Export {
         })
     }
 
-    /// To nobody.
+    /// Creates an export of pages that the peer does not reach.
     pub(crate) fn nowhere() -> Self {
         Self::Not(ExtentTable::default())
     }
 
-    /// Whether the peer gets there by itself.
+    /// Returns whether the peer reaches the pages itself.
     pub(crate) fn is_reached(&self) -> bool {
         !matches!(self, Self::Not(_))
     }
 
-    /// As the peer names them.
+    /// Returns the addresses that the peer uses.
     pub(crate) fn addresses(&self) -> &ExtentTable {
         match self {
             Self::Physical(pages) => pages.runs(),

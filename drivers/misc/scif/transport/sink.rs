@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a transport tells those above it.
+//! The upcalls of a transport to the layers above.
 //!
-//! A transport knows its peers by these two traits only. The order of a session's life:
+//! A transport calls the layers above only through these two traits. A session's life has this
+//! order:
 //!
-//! 1. [`Sink::online`]: the peer was found, and both sides know it.
+//! 1. [`Sink::online`]: the transport has found the peer, and both sides know it.
 //! 2. [`Session::doorbells`] and [`Session::tick`], any number of times and in interrupts.
-//! 3. [`Session::ended`] says that it is over, or the transport knows it.
-//! 4. [`Session::going`]; the transport then keeps the peer out where the hardware can do that.
-//! 5. [`Session::tear_down`]: afterwards nobody uses the path, or ever will, but for a doorbell that
-//!    rings late.
-//! 6. [`Session::unreachable`]: the peer can't touch this node's memory any more, or will not.
-//! 7. [`Session::forget`]: it has shown that it is not even slow; all memory may go.
+//! 3. [`Session::ended`] says that the session is over, or the transport knows it itself.
+//! 4. [`Session::going`]; afterwards the transport keeps the peer out if the hardware can.
+//! 5. [`Session::tear_down`]; afterwards no caller uses the path, except to ring a doorbell late.
+//! 6. [`Session::unreachable`]: the peer can't access this node's memory any more, or will not.
+//! 7. [`Session::forget`]: the peer has shown that it is not merely slow, so all memory may be
+//!    freed.
 //!
-//! A transport sees to it that `doorbells` and `tick` are called with the session held by somebody else,
-//! so that the last reference is never dropped in an interrupt; that nobody calls them any more when
-//! the session is forgotten; and that before its own end the work queues have run, in which there may still be
-//! something of the session.
+//! When a link goes for good, the transport calls [`Sink::link_gone`] after the `forget` of its last
+//! session.
+//!
+//! Duties of a transport:
+//!
+//! - While `doorbells` or `tick` runs, another reference to the session exists. So the last
+//!   reference is never dropped in an interrupt.
+//! - After `forget`, neither is called any more.
+//! - Before the transport ends, it flushes the work queues, which may still hold references to the
+//!   session.
 
 use super::path::Path;
 use crate::{
@@ -35,66 +42,90 @@ use kernel::{
     },
 };
 
-/// Who a transport has found, and how to talk to it.
+/// The peer that a transport has found, and the parameters of the session.
 pub(crate) struct Introduction<'a> {
-    /// The transport's name of the way there, for people.
+    /// The transport's name of the link, shown to users.
     pub(crate) link: &'a CStr,
-    /// The peer's node id; none if it is this node itself.
+    /// The peer's node id. `None` if the peer is this node itself.
     pub(crate) node: Option<u16>,
-    /// Random, new each time the peer's module is loaded.
+    /// A random number that changes each time the peer's module is loaded.
     pub(crate) generation: u64,
-    /// Our nonce of this session, and the peer's.
+    /// This node's nonce of the session.
     pub(crate) own_nonce: u32,
+    /// The peer's nonce of the session.
     pub(crate) peer_nonce: u32,
-    /// Our control block, which the peer writes to: zeroed memory as large as its geometry wants it, made by the
-    /// transport before it knows a peer.
+    /// This node's control block, which the peer writes to: zeroed memory of the size that its
+    /// geometry requires. The transport allocates it before it knows a peer.
     pub(crate) block: Arc<SharedMemory>,
     pub(crate) geometry: ControlGeometry,
-    /// The peer's control block, as a bus address of the peer.
+    /// Bus address of the peer's control block, as the peer names it.
     pub(crate) peer_block: u64,
     pub(crate) peer_geometry: ControlGeometry,
 }
 
-/// Who is told of peers.
+/// The receiver of new peers.
 pub(crate) trait Sink: Send + Sync {
-    /// The id of this node, which is `default` unless it was chosen before.
+    /// Returns the id of this node: the one chosen before, or else `default`.
     fn own_node(&self, default: u16) -> u16;
 
-    /// Random, new each time this module is loaded.
+    /// Returns a random number that changes each time this module is loaded.
     fn generation(&self) -> u64;
 
-    /// Whether a node with this id is there already, or is this one: [`Self::online`] would fail. May sleep.
+    /// Returns whether this id belongs to this node or to a known one, so that [`Self::online`]
+    /// would fail.
+    /// Context: may sleep.
     fn is_taken(&self, node: u16) -> bool;
 
-    /// A peer is there. May sleep.
+    /// Creates a session with a peer that was found.
     ///
-    /// EEXIST if another node has its id, which the peer is told; EFAULT if its control block can't be reached, and
-    /// ENOMEM: then the peer misses signs of life.
-    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>>;
+    /// # Errors
+    ///
+    /// - EEXIST: another node has the peer's id. The transport tells the peer.
+    /// - EFAULT: the peer's control block can't be reached. The peer gives up when it gets no
+    ///   heartbeats.
+    /// - ENOMEM: there is no memory. The peer gives up as after EFAULT.
+    ///
+    /// Context: may sleep.
+    fn online(
+        &self,
+        path: Arc<dyn Path>,
+        introduction: Introduction<'_>,
+    ) -> Result<Arc<dyn Session>>;
+
+    /// Takes note that there will be no more sessions of a link, as its device goes.
+    /// Context: may sleep.
+    fn link_gone(&self, link: &CStr);
 }
 
-/// One life of a peer.
+/// A session with a peer.
 pub(crate) trait Session: Send + Sync {
-    /// These of our doorbells rang, as bits. Hard interrupt context, or any other.
+    /// Handles doorbells of this side that rang, given as bits.
+    /// Context: any, also hard interrupts.
     fn doorbells(self: ArcBorrow<'_, Self>, numbers: u64);
 
-    /// Time has passed, in milliseconds: shows a sign of life and looks for one of the peer's. Any
-    /// context.
+    /// Handles the passing of time: sends a heartbeat, and checks for one of the peer.
+    /// Context: any.
     fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32);
 
-    /// Why it has ended by itself, once it has: the peer has left, or it has failed. Any context.
+    /// Returns the reason if the session has ended by itself: the peer has left or failed.
+    /// Context: any.
     fn ended(&self) -> Option<Reason>;
 
-    /// It is about to end: nobody begins to use the path any more. Any context.
+    /// Announces the end of the session: from now on no caller begins to use the path.
+    /// Context: any.
     fn going(&self);
 
-    /// Tells all services of the loss, which wakes callers; waits until no caller is inside; says farewell to the peer.
-    /// Called once. May sleep.
+    /// Tells all services of the loss, which wakes callers. Waits until no caller is inside, and
+    /// says farewell to the peer. Called once.
+    /// Context: may sleep.
     fn tear_down(&self) -> Drained;
 
-    /// Lets go of what the peer could use and can't any more. After [`Self::tear_down`]. May sleep.
+    /// Releases the memory that the peer could use and can't any more. Called after
+    /// [`Self::tear_down`].
+    /// Context: may sleep.
     fn unreachable(&self);
 
-    /// Lets go of all memory that the peer could write to. After [`Self::unreachable`]. May sleep.
+    /// Releases all memory that the peer could write to. Called after [`Self::unreachable`].
+    /// Context: may sleep.
     fn forget(&self);
 }

@@ -64,23 +64,23 @@ use crate::lines;
 use crate::memory::PAGE;
 use crate::run;
 
-/// The first port that own endpoints of the first thread have: those that are never given to who asks for any.
+/// First port of the first thread's own endpoints. A bind to any port gets none of these ports.
 const OWN_PORTS: u16 = 1024;
 
-/// A thread, or a process that was forked.
+/// A thread of a crowd, or a forked process.
 pub struct Actor<'a> {
     world: &'a World,
-    /// Where it says how far it is, unless it was forked.
+    /// Entry of the board in which the thread reports its progress, or `None` in a forked process.
     thread: Option<&'a Thread>,
-    /// Processes that it has forked.
+    /// Ids of the processes that this thread has forked.
     children: Vec<i32>,
 }
 
-/// A slot as a call finds it.
+/// The state of a slot at the beginning of a call.
 struct Found {
-    /// The endpoint, and the one that may be there instead while that changes.
+    /// The endpoint, and the other endpoint that the slot may have during a change.
     objects: [u32; 2],
-    /// Changes of the slot so far, if none is under way.
+    /// Number of changes of the slot so far, or `None` during a change.
     version: Option<u32>,
 }
 
@@ -97,7 +97,8 @@ impl<'a> Actor<'a> {
         &self.world.board.table(self.world.table).slots[slot]
     }
 
-    /// The slot that a step means: that one, or the next one that is known to be of use for it.
+    /// Returns the slot that a step means: the given slot, or the next one whose endpoint is known
+    /// to suit the step.
     fn meant(&self, slot: usize, wanted: u32) -> usize {
         let Some(first) = slot.checked_sub(OR_NEXT) else {
             return slot % SLOTS;
@@ -108,14 +109,15 @@ impl<'a> Actor<'a> {
             .unwrap_or(first % SLOTS)
     }
 
-    /// Whether a fact is known of the endpoint in a slot, and not that its peer is gone.
+    /// Returns whether a fact is known of the endpoint in a slot, and its peer is not known to be
+    /// gone.
     fn knows(&self, slot: usize, wanted: u32) -> bool {
         let object = self.slot(slot % SLOTS).object.load(SeqCst);
         let facts = self.world.board.object(object);
         facts.is_some_and(|object| object.facts.load(SeqCst) & (wanted | IS_RESET) == wanted)
     }
 
-    /// Does a step. An error says what was wrong.
+    /// Does a step. Returns an error if the step has found a fault.
     pub fn step(&mut self, step: &Step) -> Result<()> {
         match *step {
             Step::Own { actor, seed, calls } => self.own(actor, seed, calls),
@@ -143,7 +145,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    // ----- what is in slots ------------------------------------------------------------------------------------------
+    // ----- content of slots ------------------------------------------------------------------------------------------
 
     /// Puts an endpoint into a slot.
     fn place(&self, fd: OwnedFd, object: u32, slot: usize) -> Result<()> {
@@ -232,9 +234,9 @@ impl<'a> Actor<'a> {
         Ok(())
     }
 
-    // ----- calls on what others have, too ----------------------------------------------------------------------------
+    // ----- calls on shared endpoints ---------------------------------------------------------------------------------
 
-    /// Finds out what a slot has, and notes a call there that may change it.
+    /// Returns the state of a slot, and records a call there that may change the endpoint.
     fn find(&self, entry: &Slot, kind: Option<Kind>) -> Found {
         let one = kind.map_or(0, Kind::one);
         entry.under_way.fetch_add(one, SeqCst);
@@ -256,7 +258,7 @@ impl<'a> Actor<'a> {
         found
     }
 
-    /// Makes a call on a slot; returns what it returned if that is allowed.
+    /// Makes a call on a slot. Returns its result if that is allowed.
     fn judged(
         &self,
         step: &Step,
@@ -301,8 +303,8 @@ impl<'a> Actor<'a> {
         Ok(outcome)
     }
 
-    /// Waits until all calls find that the peer of the endpoint in a slot is gone, after the first one that did. False if
-    /// it is not in the slot any more.
+    /// Waits until `poll` shows that the peer of a slot's endpoint is gone, after a call has
+    /// returned so. Returns false if the slot has changed meanwhile.
     fn shows_gone(&self, slot: usize, version: Option<u32>) -> Result<bool> {
         let limit = Instant::now() + self.world.setting.awake();
         loop {
@@ -320,7 +322,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Says which events end the call that is about to be made, if it is one that waits.
+    /// Records the events that have to end the coming call, if the call waits.
     fn waits(&self, step: &Step, slot: usize, facts: u32, version: Option<u32>) {
         let (Some(thread), Some(version)) = (self.thread, version) else {
             return;
@@ -358,7 +360,7 @@ impl<'a> Actor<'a> {
                 kernel::number(fd, abi::LISTEN, backlog as u64)
             })?,
             Step::Connect { slot, port, .. } => self.judged(step, slot, |fd| {
-                // To port 0 nothing can be connected.
+                // No endpoint can connect to port 0.
                 let port = setting.port(port).max(1);
                 kernel::connect(fd, PortId { node, port })
             })?,
@@ -382,7 +384,7 @@ impl<'a> Actor<'a> {
                 slot, at, pages, ..
             } => self.judged(step, slot, |fd| kernel::unregister(fd, at, pages * PAGE))?,
             Step::Copy { .. } | Step::CopyMemory { .. } => return self.copy(step),
-            // An access to a lost node's memory would be a SIGBUS.
+            // An access to the memory of a lost node would raise SIGBUS.
             Step::Map { .. } if self.world.setting.is_lossy => return Ok(()),
             Step::Map {
                 slot, at, write, ..
@@ -517,7 +519,7 @@ impl<'a> Actor<'a> {
         let fd = scif_sys::open().context("of open")?;
         match kernel::accept_register(fd.as_fd().into(), handle) {
             Ok(_) => (),
-            // The handle has gone with the last descriptor of the listener.
+            // The handle has become invalid with the last descriptor of the listener.
             Err(Errno(libc::EINVAL)) if before.is_none() || self.slot(slot).version() != before => {
                 return Ok(());
             }
@@ -540,7 +542,7 @@ impl<'a> Actor<'a> {
         };
         let states = States::of(facts, Begun::of(object.begun.load(SeqCst)));
         let (may, must) = oracle::events(states);
-        // A poll that a signal has interrupted says nothing.
+        // A poll that a signal has interrupted shows no events.
         ensure!(
             events & !may == 0 && (events == 0 || events & must == must),
             "the events {events:#x} of {states:?} with the facts {facts:#x}"
@@ -569,7 +571,7 @@ impl<'a> Actor<'a> {
             left = left.checked_sub(1)?;
             Some(chooser.call(model))
         });
-        // What the others did is not needed to understand it.
+        // The error lists only this thread's calls, as they do not depend on those of others.
         let tally = done.map_err(|error| anyhow!("{error:#}, after\n{}", lines::print(&made)))?;
         for ended in tally.values() {
             let own = &self.world.board.own;
@@ -590,7 +592,7 @@ impl<'a> Actor<'a> {
 
     /// Forks a process that makes calls and ends.
     fn fork(&mut self, actor: usize, seed: u64, calls: usize, is_exec: bool) -> Result<()> {
-        // Only those of the plan fork, and no more than there are tables.
+        // Only threads of the plan fork, and no more often than there are tables.
         if self.thread.is_none() {
             return Ok(());
         }
@@ -616,7 +618,7 @@ impl<'a> Actor<'a> {
         Ok(())
     }
 
-    /// The command that goes on where `exec` ends a process.
+    /// Returns the command that continues a process after `exec`.
     fn arguments(&self, table: usize, actor: usize, seed: u64, calls: usize) -> Vec<CString> {
         let words = [
             "scif-fuzz".to_owned(),
@@ -633,7 +635,7 @@ impl<'a> Actor<'a> {
             .collect()
     }
 
-    /// Is the forked process, to its end.
+    /// Runs the forked process to its end.
     fn live(&self, table: usize, actor: usize, seed: u64, calls: usize) -> ! {
         let world = World::new(self.world.board, table, self.world.setting);
         if let Ok(world) = world {
@@ -642,7 +644,7 @@ impl<'a> Actor<'a> {
         signals::end()
     }
 
-    /// Kills the process that was forked last; it has to end soon.
+    /// Kills the process that this thread forked last, and fails if it does not end soon.
     fn kill(&mut self) -> Result<()> {
         let Some(child) = self.children.pop() else {
             return Ok(());
@@ -651,7 +653,7 @@ impl<'a> Actor<'a> {
         reap(child, self.world.setting.dead()).context("a forked process was killed")
     }
 
-    /// Waits for the processes that it has forked.
+    /// Waits for the processes that this thread has forked.
     pub fn reap_all(&mut self) -> Result<()> {
         for child in std::mem::take(&mut self.children) {
             reap(child, self.world.setting.stuck()).context("a forked process")?;
@@ -660,7 +662,7 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// Makes the calls of a forked process. What is wrong is said on the board.
+/// Makes the calls of a forked process. Reports a fault on the board.
 pub fn child(world: &World, actor: usize, seed: u64, calls: usize) {
     signals::tick(world.setting.patience());
     let mut child = Actor::new(world, None);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The board: memory that all processes of a crowd share. It has what is known of each endpoint, which of them is in
-//! which slot, how far each thread is, and what has gone wrong.
+//! The board: memory that all processes of a crowd share. It has the known facts of each endpoint,
+//! the endpoint of each slot, the progress of each thread, and the first fault.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -22,35 +22,35 @@ use crate::crowd::steps::ACTORS;
 use crate::crowd::steps::SLOTS;
 use crate::crowd::steps::Step;
 
-/// Endpoints that a crowd can have in its life. Of further ones nothing is known.
+/// Number of endpoints that a crowd can record. Nothing is known of further endpoints.
 const OBJECTS: usize = 8192;
 /// Tables of slots: one for each process, forked ones included.
 pub const TABLES: usize = 128;
-/// Bytes that say what has gone wrong.
+/// Size in bytes of the text that describes a fault.
 const TEXT: usize = 8192;
 
-/// What is known of an endpoint.
+/// The known facts of an endpoint.
 #[derive(Default)]
 pub struct Object {
-    /// Bits of `oracle.rs`: what was proved by what calls returned.
+    /// Facts that results of calls have proved, as bits of `oracle.rs`.
     pub facts: AtomicU32,
-    /// How many calls have begun that may change what it is, by their kind.
+    /// Number of calls of each kind that have begun and may change the state of the endpoint.
     pub begun: AtomicU64,
 }
 
 /// A slot of a process.
 #[derive(Default)]
 pub struct Slot {
-    /// Held while what is in it is changed.
+    /// Lock of the slot, held while its endpoint is changed.
     lock: AtomicU32,
-    /// Changes that have begun, and those that have ended.
+    /// Number of changes that have begun, and of those that have ended.
     pub changing: AtomicU32,
     pub changed: AtomicU32,
-    /// The endpoint in it; during a change the new one. 0 if that is not known.
+    /// Number of the endpoint in the slot, of the new one during a change, or 0 if it is not known.
     pub object: AtomicU32,
-    /// The one before.
+    /// Number of the endpoint before the last change.
     pub before: AtomicU32,
-    /// Calls under way that may change what an endpoint is, by their kind.
+    /// Number of calls in flight of each kind that may change the state of an endpoint.
     pub under_way: AtomicU64,
 }
 
@@ -60,29 +60,29 @@ pub struct Table {
     pub slots: [Slot; SLOTS],
 }
 
-/// How far a thread is.
+/// The progress of a thread.
 #[derive(Default)]
 pub struct Thread {
     pub id: AtomicI32,
-    /// Grows with each step.
+    /// A count that grows with each step.
     pub progress: AtomicU32,
-    /// Where its step is in the plan, and 1.
+    /// Index of its step in the plan, plus 1.
     pub step: AtomicU32,
-    /// The events that end the call in which it is, and the slot; 0 if it waits for none.
+    /// Events that end the present call, or 0 if the call does not wait; and the slot of the call.
     pub events: AtomicU32,
     pub slot: AtomicU32,
-    /// Changes of the slot when the call began.
+    /// Number of changes of the slot when the call began.
     pub version: AtomicU32,
 }
 
-/// How the steps of a word have ended.
+/// Number of the steps of a word that succeeded and failed.
 #[derive(Default)]
 pub struct Ended {
     pub well: AtomicU32,
     pub failed: AtomicU32,
 }
 
-/// The memory that all share. All zeroes is a new one.
+/// The memory that all processes share. A new board is all zeroes.
 #[repr(C)]
 pub struct Board {
     objects_made: AtomicU32,
@@ -91,7 +91,7 @@ pub struct Board {
     tables: [Table; TABLES],
     pub threads: [Thread; ACTORS],
     pub tally: [Ended; Step::WORDS.len()],
-    /// Calls that own endpoints have got.
+    /// Results of the calls on own endpoints.
     pub own: Ended,
     is_wrong: AtomicU32,
     length: AtomicU32,
@@ -99,37 +99,38 @@ pub struct Board {
 }
 
 impl Board {
-    /// Makes a board. Its descriptor outlives `exec`.
+    /// Makes a board. Its descriptor stays open across `exec`.
     pub fn new() -> Result<(&'static Board, OwnedFd)> {
         let fd = rustix::fs::memfd_create(c"scif-fuzz", MemfdFlags::empty())?;
         File::from(fd.try_clone()?).set_len(size_of::<Board>() as u64)?;
         Ok((Self::of(&fd)?, fd))
     }
 
-    /// Maps the board of a descriptor. It stays mapped.
+    /// Maps the board of a descriptor, until [`Board::unmap`].
     pub fn of(fd: impl AsFd) -> Result<&'static Board> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let size = size_of::<Board>();
-        // SAFETY: The kernel chooses the place, so nothing is replaced.
+        // SAFETY: The kernel chooses the address, so the mapping replaces no other one.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), size, rights, MapFlags::SHARED, fd, 0)?
         };
-        // SAFETY: It is as large, begins on a page, stays mapped, has atomics only, and zeroes are good for all.
+        // SAFETY: The mapping has the size of the board, begins at a page, and stays until `unmap`.
+        // The board has atomics only, for which zeroes are valid.
         Ok(unsafe { &*base.cast::<Board>() })
     }
 
-    /// Unmaps the board, when a crowd is gone.
+    /// Unmaps the board after its crowd has ended.
     ///
     /// # Safety
     ///
-    /// Nobody uses it any more in this process.
+    /// Nothing in this process uses the board any more.
     pub unsafe fn unmap(&'static self) {
         let base = std::ptr::from_ref(self).cast_mut().cast();
         // SAFETY: By the contract of this function.
         let _ = unsafe { rustix::mm::munmap(base, size_of::<Board>()) };
     }
 
-    /// Makes an endpoint known; returns its number, 0 if there are too many.
+    /// Records a new endpoint. Returns its number, or 0 if there are too many.
     pub fn object_made(&self, facts: u32) -> u32 {
         let number = self.objects_made.fetch_add(1, SeqCst) + 1;
         match self.objects.get(number as usize) {
@@ -141,12 +142,12 @@ impl Board {
         }
     }
 
-    /// What is known of an endpoint; nothing of number 0.
+    /// Returns the known facts of an endpoint, or `None` for number 0.
     pub fn object(&self, number: u32) -> Option<&Object> {
         self.objects.get(number as usize).filter(|_| number != 0)
     }
 
-    /// The number of a new table, if there are not too many.
+    /// Returns the number of a new table, or `None` if there are too many.
     pub fn table_made(&self) -> Option<usize> {
         let number = self.tables_made.fetch_add(1, SeqCst) as usize;
         (number < TABLES).then_some(number)
@@ -156,7 +157,7 @@ impl Board {
         &self.tables[number]
     }
 
-    /// Says what has gone wrong, unless something else has before.
+    /// Records a fault, unless another one is recorded.
     pub fn say(&self, text: &str) {
         if self.is_wrong.swap(1, SeqCst) != 0 {
             return;
@@ -169,12 +170,12 @@ impl Board {
         self.length.store(bytes.len() as u32, SeqCst);
     }
 
-    /// Whether something has gone wrong.
+    /// Returns whether a fault is recorded.
     pub fn is_wrong(&self) -> bool {
         self.is_wrong.load(SeqCst) != 0
     }
 
-    /// What has gone wrong.
+    /// Returns the text of the recorded fault.
     pub fn said(&self) -> Option<String> {
         self.is_wrong().then(|| {
             let text = self.text[..self.length.load(SeqCst) as usize].iter();
@@ -185,7 +186,7 @@ impl Board {
 }
 
 impl Slot {
-    /// Takes the right to change what is in the slot.
+    /// Takes the lock of the slot.
     pub fn lock(&self) {
         while self.lock.swap(1, SeqCst) != 0 {
             std::thread::yield_now();
@@ -196,30 +197,31 @@ impl Slot {
         self.lock.store(0, SeqCst);
     }
 
-    /// The changes so far, if none is under way.
+    /// Returns the number of changes so far, or `None` during a change.
     pub fn version(&self) -> Option<u32> {
         let ended = self.changed.load(SeqCst);
         (self.changing.load(SeqCst) == ended).then_some(ended)
     }
 
-    /// Notes that an endpoint is about to be put into the slot, which is locked, and what calls under way may do to it.
+    /// Records that the slot, which is locked, will get an endpoint, and what calls in flight on
+    /// the slot may do to that endpoint.
     pub fn will_be(&self, board: &Board, object: u32) {
         self.before.store(self.object.load(SeqCst), SeqCst);
         self.changing.fetch_add(1, SeqCst);
         self.object.store(object, SeqCst);
-        // A call that has begun before it could see the new endpoint may meet that.
+        // A call that began before the change may still get the new endpoint.
         let begun = Begun::of(self.under_way.load(SeqCst)).each_once();
         if let Some(object) = board.object(object) {
             object.begun.fetch_add(begun, SeqCst);
         }
     }
 
-    /// Notes that it is there.
+    /// Records that the slot has the endpoint.
     pub fn is_there(&self) {
         self.changed.fetch_add(1, SeqCst);
     }
 
-    /// Becomes a copy of a slot of another process, which is locked.
+    /// Copies a slot of another process, which is locked.
     pub fn inherit(&self, from: &Slot) {
         self.object.store(from.object.load(SeqCst), SeqCst);
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What calls on endpoints that many share may return.
+//! The oracle: the allowed results of calls on endpoints that many threads share.
 //!
-//! What an endpoint is, is told from two sides: what results that came before the call have proved, and which calls had
-//! begun before it ended that may have changed it. An endpoint that has listened listens for good; one that was
-//! connected stays so, until its peer is gone, which is for good, too. So what is possible gets less as more is known,
-//! and what is allowed is what one of the possible states allows.
+//! The possible states of an endpoint follow from two sources. One is the facts that earlier
+//! results have proved. The other is the calls begun before the present call ended that may have
+//! changed the state. An endpoint that has listened listens until it is closed. An endpoint that
+//! was connected stays so until its peer is gone, which is permanent, too. So the more facts are
+//! known, the fewer states are possible. A result is allowed if one of the possible states allows
+//! it.
 
 use libc::EACCES;
 use libc::EADDRINUSE;
@@ -29,18 +31,18 @@ use crate::crowd::steps::Step;
 use crate::kernel::Errno;
 use crate::memory::PAGE;
 
-/// Facts that results prove: it is bound, or was.
+/// Fact: the endpoint is bound, or was.
 pub const IS_BOUND: u32 = 1;
-/// It listens.
+/// Fact: the endpoint listens.
 pub const LISTENS: u32 = 2;
-/// It is connected, or was.
+/// Fact: the endpoint is connected, or was.
 pub const IS_CONNECTED: u32 = 4;
-/// Its peer is gone.
+/// Fact: the peer of the endpoint is gone.
 pub const IS_RESET: u32 = 8;
-/// Connecting does not wait. Set when it is made.
+/// Fact: connects of the endpoint do not wait. The fact is set when the endpoint is made.
 pub const IS_NONBLOCKING: u32 = 16;
 
-/// Kinds of calls that change what an endpoint is.
+/// A kind of call that changes the state of an endpoint.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Bind = 0,
@@ -49,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a step, if it is one of those.
+    /// Returns the kind of a step, if the step changes the state of an endpoint.
     pub fn of(step: &Step) -> Option<Self> {
         match step {
             Step::Bind { .. } => Some(Self::Bind),
@@ -59,13 +61,13 @@ impl Kind {
         }
     }
 
-    /// What is added to a count of calls for one of this kind.
+    /// Returns the value that one call of this kind adds to a count of calls.
     pub fn one(self) -> u64 {
         1 << (16 * self as u32)
     }
 }
 
-/// Counts of calls, by their kind.
+/// A count of calls for each kind, 16 bits each.
 #[derive(Clone, Copy)]
 pub struct Begun(u64);
 
@@ -74,12 +76,12 @@ impl Begun {
         Self(counts)
     }
 
-    /// Whether there is one of a kind.
+    /// Returns whether there is a call of this kind.
     fn has(self, kind: Kind) -> bool {
         (self.0 >> (16 * kind as u32)) & 0xffff != 0
     }
 
-    /// A count of one for each kind that there is.
+    /// Returns a count of one for each kind that has calls.
     pub fn each_once(self) -> u64 {
         let kinds = [Kind::Bind, Kind::Listen, Kind::Connect];
         let there = kinds.into_iter().filter(|kind| self.has(*kind));
@@ -94,16 +96,16 @@ pub struct States(u32);
 const UNBOUND: u32 = 1;
 const BOUND: u32 = 2;
 const LISTENING: u32 = 4;
-/// A request of it is under way, or was answered and nobody has collected that.
+/// A request of the endpoint is in flight, or was answered and no thread has collected the result.
 const ASKING: u32 = 8;
 const CONNECTED: u32 = 16;
 const RESET: u32 = 32;
 
 impl States {
-    /// Nothing is known.
+    /// The set of all states, if nothing is known.
     pub const ALL: Self = Self(63);
 
-    /// The states that facts proved before a call, and calls begun before its end, leave.
+    /// Returns the possible states, by facts proved before a call and calls begun before its end.
     pub fn of(facts: u32, begun: Begun) -> Self {
         if facts & IS_RESET != 0 {
             return Self(RESET);
@@ -118,7 +120,7 @@ impl States {
         if facts & IS_BOUND == 0 {
             states |= UNBOUND;
         }
-        // A request that was refused leaves it bound.
+        // The endpoint stays bound if its request is refused.
         if facts & IS_BOUND != 0 || begun.has(Kind::Bind) || begun.has(Kind::Connect) {
             states |= BOUND;
         }
@@ -138,7 +140,7 @@ impl States {
     }
 }
 
-/// What a call may return.
+/// The allowed results of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     pub success: bool,
@@ -154,7 +156,7 @@ impl Allowed {
         }
     }
 
-    /// It may succeed, or fail like this.
+    /// Allows success and these errors.
     fn or(numbers: &[i32]) -> Self {
         Self {
             success: true,
@@ -169,26 +171,31 @@ impl Allowed {
         }
     }
 
-    /// Whether this error is one of them.
+    /// Returns whether this error is allowed.
     pub fn has(&self, error: Errno) -> bool {
         (0..128).contains(&error.0) && (self.errors >> error.0) & 1 != 0
     }
 
-    /// The errors, for a person to read.
+    /// Returns the errors as a list, for a person to read.
     pub fn list(&self) -> Vec<Errno> {
         let errors = (0..128).map(Errno).filter(|error| self.has(*error));
         errors.collect()
     }
 }
 
-/// What the call of a step may return, on an endpoint in one of these states.
+/// Returns the allowed results of a step's call on an endpoint in one of these states.
 pub fn allowed(step: &Step, states: States, setting: &Setting) -> Allowed {
     let is_staged = setting.is_staged;
     let each = states.each().map(|state| in_state(step, state, is_staged));
     let mut all = each.reduce(Allowed::join).unwrap_or_default();
     if matches!(step, Step::Accept { .. }) && states == States::ALL {
-        // The last descriptor of the listener may have been closed meanwhile.
+        // Another thread may have closed the last descriptor of the listener meanwhile.
         all = all.join(Allowed::errors(&[EINTR]));
+    }
+    if matches!(step, Step::Mark { .. }) && states == States::ALL {
+        // Another endpoint may have replaced the slot's between the two calls, and does not know
+        // the mark.
+        all = all.join(Allowed::errors(&[EINVAL]));
     }
     let has_peer = states.0 & (ASKING | CONNECTED | RESET) != 0
         || matches!(step, Step::Connect { .. } | Step::ConnectName { .. });
@@ -198,7 +205,7 @@ pub fn allowed(step: &Step, states: States, setting: &Setting) -> Allowed {
     }
 }
 
-/// What else a call may return where the peer's node is lost now and then.
+/// Returns the additional results of a call where the peer's node is lost now and then.
 fn lost(step: &Step) -> Allowed {
     match step {
         Step::Send { .. } | Step::Receive { .. } | Step::SendAll { .. } => {
@@ -258,7 +265,7 @@ fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
                 _ => Allowed::errors(&[EINTR]),
             };
             match (step, state) {
-                // What has come before the peer closed is left.
+                // Messages that arrived before the peer closed can still be received.
                 (Step::Receive { .. }, RESET) => Allowed::or(&[ECONNRESET]).join(waits),
                 _ => connected(state, Allowed::or(&[]).join(waits)),
             }
@@ -274,7 +281,7 @@ fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
                 0 => Allowed::or(&[EAGAIN]),
                 _ => Allowed::or(&[EINTR]),
             };
-            // A ring in a small aperture is small.
+            // The ring is small if the aperture is small.
             if is_staged && len > 64 {
                 here = here.join(Allowed::errors(&[EMSGSIZE]));
             }
@@ -284,7 +291,8 @@ fn in_state(step: &Step, state: u32, is_staged: bool) -> Allowed {
     }
 }
 
-/// What a call returns that needs a connection and neither makes one nor sends messages.
+/// Returns the allowed results of a call that requires a connection, but neither makes a connection
+/// nor sends messages.
 fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
     match *step {
         Step::Register {
@@ -296,7 +304,8 @@ fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
             if pages == 0 || protection & !3 != 0 || protection == 0 {
                 return Allowed::errors(&[EINVAL]);
             }
-            // Another thread may have the part of the space, and registers on the same endpoint take turns.
+            // Another thread may use this part of the address space, and registers on the same
+            // endpoint take turns.
             connected(state, Allowed::or(&[EADDRINUSE, EINTR]))
         }
         Step::Unregister { pages, .. } => match pages {
@@ -315,7 +324,8 @@ fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
             connected(state, here)
         }
         Step::Mark { flags, .. } => match flags {
-            // A transfer by CPU fails if its process is killed in the middle, which the fences of others say, too.
+            // A transfer by CPU fails if its process is killed in the middle. Fences of other
+            // processes return that failure, too.
             1 | 2 => connected(state, Allowed::or(&[EINTR, EIO])),
             _ => Allowed::errors(&[EINVAL]),
         },
@@ -328,7 +338,7 @@ fn of_connected(step: &Step, state: u32, is_staged: bool) -> Allowed {
             if flags & !0x33 != 0 || !matches!(flags & 3, 1 | 2) || flags & 0x30 == 0 {
                 return Allowed::errors(&[EINVAL]);
             }
-            // The 8 bytes lie in one page.
+            // The 8 bytes have to lie in one page.
             let is_off = |offset: i64| offset % 4 != 0 || offset % PAGE as i64 > PAGE as i64 - 8;
             let is_bad = |flag, offset| flags & flag != 0 && is_off(offset);
             if is_bad(0x10, local) || is_bad(0x20, remote) {
@@ -344,25 +354,28 @@ fn connecting(state: u32, further: &[i32]) -> Allowed {
     let further = Allowed::errors(further);
     match state {
         UNBOUND | BOUND => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR]).join(further),
-        // The other thread's result may be collected by this one.
+        // This call may collect the result of another thread's connect.
         ASKING => Allowed::or(&[EINPROGRESS, ECONNREFUSED, EINTR, EISCONN, ENOENT]),
         LISTENING => Allowed::errors(&[EOPNOTSUPP]),
         _ => Allowed::errors(&[EISCONN]),
     }
 }
 
-/// What a call returns that needs a connection: with one, it is `here`.
+/// Returns the allowed results of a call that requires a connection: `here` on a connected
+/// endpoint.
 fn connected(state: u32, here: Allowed) -> Allowed {
     match state {
         CONNECTED => here,
         RESET => Allowed::errors(&[ECONNRESET]),
-        // If the answer was yes, the connection may be used before anybody has collected it.
+        // If the listener has accepted, calls may use the connection before a thread has collected
+        // the result.
         ASKING => here.join(Allowed::errors(&[ENOTCONN, ECONNRESET])),
         _ => Allowed::errors(&[ENOTCONN]),
     }
 }
 
-/// The events that `poll` may show, and those that it has to, on an endpoint in these states.
+/// Returns the events that `poll` may show on an endpoint in these states, and the events that it
+/// has to show.
 pub fn events(states: States) -> (i16, i16) {
     use libc::POLLERR as ERR;
     use libc::POLLHUP as HUP;
@@ -379,7 +392,7 @@ pub fn events(states: States) -> (i16, i16) {
         .unwrap_or((0, 0))
 }
 
-/// The facts that a result proves of an endpoint.
+/// Returns the facts that a result proves of an endpoint.
 pub fn proved(step: &Step, outcome: &Result<i64, Errno>) -> u32 {
     match (step, outcome) {
         (Step::Bind { .. }, Ok(_)) => IS_BOUND,
@@ -391,14 +404,16 @@ pub fn proved(step: &Step, outcome: &Result<i64, Errno>) -> u32 {
     }
 }
 
-/// Whether a result says that the peer is gone of an endpoint of which these facts were known. Other calls may not find
-/// so yet: it is proved once `poll` says so, too.
+/// Returns whether a result says that the peer of an endpoint with these facts is gone.
+///
+/// The result does not prove the fact, because other calls may not see the loss yet. The fact is
+/// proved once `poll` shows it, too.
 pub fn says_gone(facts: u32, outcome: &Result<i64, Errno>) -> bool {
     facts & (IS_CONNECTED | IS_RESET) == IS_CONNECTED
         && matches!(outcome, Err(Errno(ECONNRESET | ENODEV)))
 }
 
-/// The facts that events prove of an endpoint of which these were known.
+/// Returns the facts that events prove of an endpoint with these facts.
 pub fn proved_by_events(facts: u32, events: i16) -> u32 {
     match facts & IS_CONNECTED != 0 && events & libc::POLLHUP != 0 {
         true => IS_RESET,
@@ -434,7 +449,7 @@ mod tests {
     };
 
     #[test]
-    fn a_new_endpoint_that_nobody_else_uses_does_what_it_must() {
+    fn unshared_new_endpoint_allows_one_outcome_per_call() {
         let states = States::of(0, Begun::of(0));
         assert_eq!(allowed(&bind(0), states, &SETTING), Allowed::or(&[]));
         assert_eq!(
@@ -445,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_does_allows_more() {
+    fn concurrent_call_of_another_thread_allows_more_outcomes() {
         let binding = Begun::of(Kind::Bind.one());
         assert!(allowed(&bind(0), States::of(0, binding), &SETTING).has(Errno(EINVAL)));
         let connecting = States::of(0, Begun::of(Kind::Connect.one()));
@@ -454,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_proved_stays_so() {
+    fn proved_state_is_kept_whatever_others_began() {
         let begun = Begun::of(u64::MAX);
         let listening = States::of(LISTENS | IS_BOUND, begun);
         assert_eq!(
@@ -470,11 +485,12 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_gone_for_all_once_poll_says_so() {
+    fn poll_hangup_proves_that_the_peer_is_gone() {
         let reset = Err(Errno(ECONNRESET));
         assert_eq!(proved(&SEND, &reset), 0);
         assert!(says_gone(IS_CONNECTED, &reset));
-        // Who is refused may never have been connected, and who knows asks no more.
+        // A refused endpoint may never have been connected. If the reset is known, no result proves
+        // it anew.
         assert!(!says_gone(0, &reset));
         assert!(!says_gone(IS_CONNECTED | IS_RESET, &reset));
         assert_eq!(proved_by_events(0, libc::POLLHUP), 0);
@@ -483,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_is_interrupted_only_by_a_change_of_its_slot() {
+    fn nonblocking_call_gets_eintr_only_if_its_slot_may_change() {
         let accept = |flags| Step::Accept {
             actor: 0,
             slot: 0,
@@ -498,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_lies_in_one_page() {
+    fn signal_across_a_page_border_is_not_allowed() {
         let connected = States::of(IS_CONNECTED, Begun::of(0));
         let at = |local| Step::Signal {
             actor: 0,
@@ -515,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_may_be_lost_allows_more_where_there_is_a_peer() {
+    fn possible_node_loss_allows_enodev_for_connected_endpoints() {
         let lossy = Setting {
             is_lossy: true,
             ..SETTING
@@ -528,12 +544,14 @@ mod tests {
         let connected = States::of(IS_CONNECTED, Begun::of(0));
         assert!(allowed(&mark, connected, &lossy).has(Errno(ENODEV)));
         assert!(!allowed(&mark, connected, &SETTING).has(Errno(ENODEV)));
+        assert!(!allowed(&mark, connected, &lossy).has(Errno(EINVAL)));
+        assert!(allowed(&mark, States::ALL, &lossy).has(Errno(EINVAL)));
         let new = States::of(0, Begun::of(0));
         assert!(!allowed(&mark, new, &lossy).has(Errno(ENODEV)));
     }
 
     #[test]
-    fn kinds_are_counted_apart() {
+    fn begun_calls_are_counted_per_kind() {
         let begun = Begun::of(3 * Kind::Bind.one() + 2 * Kind::Connect.one());
         assert!(begun.has(Kind::Bind) && !begun.has(Kind::Listen) && begun.has(Kind::Connect));
         assert_eq!(begun.each_once(), Kind::Bind.one() + Kind::Connect.one());

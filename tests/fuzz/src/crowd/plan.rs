@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a crowd does, by a seed: a list of steps, of which each thread does its own in this order.
+//! The plan of a crowd: a list of steps made from a seed. Each thread does its own steps in this
+//! order.
 //!
-//! What a step will meet is not known when it is chosen, as others go on meanwhile. So those that belong together, as to
-//! bind and to listen, follow each other, and slots are for listeners or for connections, mostly.
+//! The planner can't know the state that a step will find, as other threads go on meanwhile. So
+//! steps that belong together, such as bind and listen, follow each other. Most slots are either
+//! for listeners or for connections.
 
 use std::ops::Range;
 
@@ -13,19 +15,19 @@ use crate::crowd::steps::Step;
 use crate::crowd::steps::THREADS;
 use crate::memory::PAGE;
 
-/// The ports that the listeners of a crowd have.
+/// Ports of a crowd's listeners.
 pub const PORTS: Range<u16> = 3200..3206;
 
-/// Slots for listeners; the others are for connections.
+/// Slots for listeners. The other slots are for connections.
 const LISTENERS: Range<usize> = 0..2;
 
-/// Pages that windows begin at, and offsets of them.
+/// Number of pages, and of offsets, at which windows begin.
 const PAGES: u64 = 6;
 
 /// A source of steps that a seed determines.
 pub struct Planner {
     random: fastrand::Rng,
-    /// Those that follow, the last one first.
+    /// Steps that follow, the last one first.
     next: Vec<Step>,
 }
 
@@ -59,7 +61,7 @@ impl Planner {
         }
     }
 
-    /// A slot that is connected, mostly.
+    /// Returns a slot, mostly one that is connected.
     fn connected(&mut self) -> usize {
         self.random.usize(..SLOTS) + if self.one_in(8) { 0 } else { OR_NEXT }
     }
@@ -115,7 +117,7 @@ impl Planner {
         self.of(&[3, 3, 3, 3, 1, 2, 0])
     }
 
-    /// The next step of a thread.
+    /// Returns the next step of a thread.
     pub fn step(&mut self, actor: usize) -> Step {
         if let Some(step) = self.next.pop() {
             return step;
@@ -134,7 +136,7 @@ impl Planner {
     fn listen(&mut self, actor: usize) -> Step {
         let slot = self.listener();
         let backlog = self.of(&[1, 2, 8, 8, 16, 16, 16, 0]);
-        // Each has a port that it finds free, mostly.
+        // Most binds use a port of the thread's own, which is mostly free.
         let own =
             PORTS.start + ((actor / THREADS * LISTENERS.len() + slot) as u16 % PORTS.len() as u16);
         let port = if self.one_in(6) { self.port() } else { own };
@@ -181,7 +183,7 @@ impl Planner {
             },
         };
         if self.random.bool() {
-            // The second one collects what has become of the first.
+            // The second connect collects the result of the first one.
             self.next.push(connect);
             self.next.push(Step::Poll {
                 actor,
@@ -316,7 +318,7 @@ impl Planner {
         }
     }
 
-    /// Binds whatever is there.
+    /// Binds the endpoint of any slot.
     fn bind(&mut self, actor: usize) -> Step {
         Step::Bind {
             actor,
@@ -341,7 +343,8 @@ pub fn plan(seed: u64) -> Vec<Step> {
     for _ in 0..STEPS {
         for (actor, planner) in &mut actors {
             steps.push(planner.step(*actor));
-            // A forked process would keep the own endpoints of other threads open, so processes do the one or the other.
+            // A forked process would keep the own endpoints of other threads open. So the threads
+            // of a process either fork or use own endpoints.
             let forks = *actor < THREADS;
             if random.u32(..if forks { 40 } else { 24 }) == 0 {
                 let further = match forks {
@@ -365,7 +368,7 @@ pub fn plan(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Steps of each thread in a plan.
+/// Number of steps of each thread in a plan.
 const STEPS: usize = 120;
 
 fn of_children(random: &mut fastrand::Rng, actor: usize) -> Step {
@@ -384,7 +387,7 @@ mod tests {
     use crate::lines;
 
     #[test]
-    fn a_seed_makes_one_plan_and_it_can_be_written_down() {
+    fn same_seed_makes_the_same_plan_and_plans_parse_back() {
         let steps = plan(5);
         assert_eq!(plan(5), steps);
         assert_ne!(plan(6), steps);
@@ -392,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_have_all_steps() {
+    fn plans_contain_every_kind_of_step() {
         let mut words: Vec<&str> = (0..200).flat_map(plan).map(|step| step.word()).collect();
         words.sort_unstable();
         words.dedup();
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forks_has_no_own_endpoints_in_its_process() {
+    fn forking_process_has_no_endpoints_of_its_own() {
         for step in (0..50).flat_map(plan) {
             match step {
                 Step::Own { .. } => assert!(step.process() > 0),

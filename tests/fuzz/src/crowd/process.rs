@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A process of a crowd: its threads, and a watch over them, which interrupts calls that wait long, and finds those that
-//! should not wait any more.
+//! A process of a crowd: its threads, and a watch over them. The watch interrupts calls that wait
+//! long, and finds calls that should not wait any more.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
@@ -22,16 +22,16 @@ use crate::crowd::world::World;
 use crate::crowd::world::slot_fd;
 use crate::kernel;
 
-/// What the watch knows of a thread.
+/// The watch's record of a thread.
 #[derive(Clone, Copy)]
 struct Seen {
     progress: u32,
     since: Instant,
-    /// When `poll` first said that the call should end.
+    /// Time at which `poll` first showed that the call should end.
     ready: Option<Instant>,
 }
 
-/// Is the process of this number, to its end.
+/// Runs the process of this number to its end.
 pub fn process(world: &World, number: usize, plan: &[Step]) -> Result<()> {
     signals::install();
     let setup = Actor::new(world, None);
@@ -58,7 +58,7 @@ pub fn process(world: &World, number: usize, plan: &[Step]) -> Result<()> {
                 let is_there = !running.is_finished();
                 let thread = &world.board.threads[*actor];
                 if is_there && watch(world, thread, &mut seen[actor % THREADS], plan) {
-                    // It can't be waited for.
+                    // Exits without joining the stuck thread, which can't be waited for.
                     signals::end();
                 }
             }
@@ -93,7 +93,7 @@ fn act(world: &World, number: usize, thread: &Thread, plan: &[Step]) {
     thread.id.store(0, SeqCst);
 }
 
-/// Looks at a thread; true if it is stuck.
+/// Checks the progress of a thread. Returns true if the thread is stuck.
 fn watch(world: &World, thread: &Thread, seen: &mut Seen, plan: &[Step]) -> bool {
     let progress = thread.progress.load(SeqCst);
     if progress != seen.progress {
@@ -111,10 +111,10 @@ fn watch(world: &World, thread: &Thread, seen: &mut Seen, plan: &[Step]) -> bool
     let is_ready = is_ready(world, thread);
     seen.ready = is_ready.then(|| seen.ready.unwrap_or_else(Instant::now));
     let complaint = match seen.ready {
-        Some(ready) if ready.elapsed() > world.setting.awake() => "poll says that it need not wait",
-        // A little later it has ended by itself.
+        Some(ready) if ready.elapsed() > world.setting.awake() => "poll reports it as ready",
+        // The call gets some time to end by itself.
         Some(_) => return false,
-        None if time > world.setting.stuck() => "it does not end",
+        None if time > world.setting.stuck() => "the step does not end",
         None => {
             signals::interrupt(thread.id.load(SeqCst));
             return false;
@@ -131,7 +131,7 @@ fn watch(world: &World, thread: &Thread, seen: &mut Seen, plan: &[Step]) -> bool
     true
 }
 
-/// Whether `poll` says that the call in which a thread waits should end.
+/// Returns whether `poll` shows that the call in which a thread waits should end.
 fn is_ready(world: &World, thread: &Thread) -> bool {
     let events = PollFlags::from_bits_truncate(thread.events.load(SeqCst) as u16);
     let slot = thread.slot.load(SeqCst) as usize;
@@ -144,7 +144,7 @@ fn is_ready(world: &World, thread: &Thread) -> bool {
     kernel::poll(slot_fd(slot).into(), events, 0).intersects(events) && is_same()
 }
 
-/// Makes a world for a process.
+/// Makes the world of a process.
 pub fn world(board: &'static Board, setting: Setting) -> Result<World> {
     let table = board.table_made().context("too many processes")?;
     World::new(board, table, setting)

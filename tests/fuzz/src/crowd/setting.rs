@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a crowd is told of where it is.
+//! The setting of a crowd.
 
 use std::time::Duration;
 
-/// What a crowd is told by its user.
+/// The parameters that the user of the program gives a crowd.
 #[derive(Clone, Copy)]
 pub struct Setting {
-    /// The node that connections go to.
+    /// The node that connections lead to.
     pub peer: u16,
     /// Whether mappings of the peer's memory are refused, and rings may be small.
     pub is_staged: bool,
     /// Whether the peer's node is lost now and then.
     pub is_lossy: bool,
-    /// How many times as slow as a fast machine this one is.
+    /// Factor by which this machine is slower than a fast one.
     pub slow: u32,
-    /// The number of this crowd among those that run at the same time in this node; 0 if it is alone.
+    /// The number of this crowd among those that run at the same time on this node, or 0 if the
+    /// crowd is alone.
     pub beside: u16,
 }
 
-/// Ports that a crowd has of each kind, at most.
+/// Largest number of ports of each kind that a crowd uses.
 const PORTS_OF_CROWD: u16 = 64;
 
 impl Setting {
-    /// The words that stand for it, for this program.
+    /// Returns the arguments of this program for this setting.
     pub fn words(&self) -> Vec<String> {
         vec![
             format!("--peer={}", self.peer),
@@ -34,12 +35,13 @@ impl Setting {
         ]
     }
 
-    /// Whether nobody else uses the module in this node.
+    /// Returns whether no other program uses the module on this node.
     pub fn is_alone(&self) -> bool {
         self.beside == 0
     }
 
-    /// The port of this crowd that a plan has this number for: 0 stands for any.
+    /// Returns the port of this crowd that a plan calls by this number. Number 0 stands for any
+    /// port.
     pub fn port(&self, number: u16) -> u16 {
         match number {
             0 => 0,
@@ -47,33 +49,36 @@ impl Setting {
         }
     }
 
-    /// The port of this crowd that alone it would have for endpoints of a thread. Those of other crowds lie below, which
-    /// only root may bind, as the kernel gives the ones above to callers that ask for any.
+    /// Returns the port for own endpoints of a thread, from the port that a crowd alone would use.
+    ///
+    /// The ports of other crowds lie below, where only root may bind. The kernel gives the ports
+    /// above to binds of any port.
     pub fn own_port(&self, number: u16) -> u16 {
         number - self.beside * PORTS_OF_CROWD
     }
 
-    /// The name of this crowd that a plan has this number for.
+    /// Returns the name of this crowd that a plan calls by this number.
     pub fn name(&self, number: u32) -> u32 {
         number + u32::from(self.beside) * u32::from(PORTS_OF_CROWD)
     }
 
-    /// After this time a signal interrupts a call that waits: most wait for what nobody does.
+    /// Returns the time after which a signal interrupts a call that waits. Most such calls would
+    /// wait for ever.
     pub fn patience(&self) -> Duration {
         Duration::from_micros(400) * self.slow
     }
 
-    /// After this time a step that does not end is taken for stuck.
+    /// Returns the time after which a step that does not end counts as stuck.
     pub fn stuck(&self) -> Duration {
         Duration::from_secs(30) * self.slow
     }
 
-    /// Within this time a process that is killed has ended.
+    /// Returns the time within which a killed process has to end.
     pub fn dead(&self) -> Duration {
         Duration::from_secs(2) * self.slow
     }
 
-    /// Within this time a call ends that `poll` says something for.
+    /// Returns the time within which a call has to end once `poll` shows its event.
     pub fn awake(&self) -> Duration {
         Duration::from_secs(1) * self.slow
     }

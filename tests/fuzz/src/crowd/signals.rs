@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Signals and processes, by the calls of the C library: `std` has none for them.
+//! Signals and processes by calls of the C library, as `std` has no functions for them.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd as _;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// The signal that ends a call that waits.
+/// The signal that interrupts a call that waits.
 const INTERRUPT: i32 = libc::SIGUSR1;
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Has the signals do nothing but interrupt calls, which are not begun again.
+/// Makes the signals interrupt calls, which are not restarted, and do nothing else.
 pub fn install() {
     for signal in [INTERRUPT, libc::SIGALRM] {
-        // SAFETY: All zeroes is an action without flags.
+        // SAFETY: An action of all zeroes is valid and has no flags.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         // SAFETY: The handler does nothing.
@@ -26,12 +26,12 @@ pub fn install() {
     }
 }
 
-/// Keeps the interrupting signals from a thread as long as it is there.
+/// A guard that keeps the interrupting signals from a thread.
 pub struct Blocked(libc::sigset_t);
 
 /// Keeps the interrupting signals from this thread.
 pub fn block() -> Blocked {
-    // SAFETY: A set is any bytes, and both are filled in before they are used.
+    // SAFETY: Any bytes are a valid set, and the calls fill in both sets before they are used.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -44,18 +44,18 @@ pub fn block() -> Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: It is what the thread had.
+        // SAFETY: The set is the one that the thread had before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// The id of this thread.
+/// Returns the id of this thread.
 pub fn own_id() -> i32 {
-    // SAFETY: It only returns a number.
+    // SAFETY: The call only returns a number.
     unsafe { libc::gettid() }
 }
 
-/// Interrupts a thread of this process, if there is one of this id.
+/// Interrupts the thread of this process that has the id, if it exists.
 pub fn interrupt(thread: i32) {
     if thread > 0 {
         // SAFETY: The handler does nothing.
@@ -63,7 +63,7 @@ pub fn interrupt(thread: i32) {
     }
 }
 
-/// Has a signal interrupt this process again and again.
+/// Lets a signal interrupt this process again and again.
 pub fn tick(every: Duration) {
     let every = libc::timeval {
         tv_sec: every.as_secs() as i64,
@@ -77,9 +77,10 @@ pub fn tick(every: Duration) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
 }
 
-/// Forks this process; 0 in the child, which is killed when the thread that made it ends.
+/// Forks this process. Returns 0 in the child, which is killed when the thread that made it ends.
 pub fn fork() -> Result<i32> {
-    // SAFETY: The child goes on with what it finds; it does not print, and waits for no thread of the parent.
+    // SAFETY: The child uses only what it has inherited. It does not print, and waits for no thread
+    // of the parent.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(std::io::Error::last_os_error().into());
@@ -90,61 +91,62 @@ pub fn fork() -> Result<i32> {
     Ok(pid)
 }
 
-/// Has the kernel kill this process when the thread ends that made it.
+/// Lets the kernel kill this process when the thread that made it ends.
 fn die_with_parent() {
-    // SAFETY: It takes numbers.
+    // SAFETY: The call takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Has this process be the parent of all below it whose parents have ended.
+/// Makes this process the parent of all descendants whose parents have ended.
 pub fn adopt() {
-    // SAFETY: It takes numbers.
+    // SAFETY: The call takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Goes on as this program with other arguments.
+/// Replaces this process by this program with other arguments.
 pub fn exec(arguments: &[CString]) -> ! {
     let mut pointers: Vec<*const libc::c_char> =
         arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    // SAFETY: It is a list of strings that ends with a null pointer.
+    // SAFETY: The list has pointers to strings, and ends with a null pointer.
     unsafe { libc::execv(c"/proc/self/exe".as_ptr(), pointers.as_ptr()) };
     end()
 }
 
-/// Ends this process, and runs nothing more in it.
+/// Ends this process without running anything more in it.
 pub fn end() -> ! {
-    // SAFETY: It does not return.
+    // SAFETY: The call does not return.
     unsafe { libc::_exit(0) }
 }
 
 /// Kills this process.
 pub fn die() -> ! {
-    // SAFETY: It takes numbers.
+    // SAFETY: The call takes numbers only.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     end()
 }
 
 /// Kills a process that is a child of this one.
 pub fn kill(child: i32) {
-    // SAFETY: The process has not been waited for, so the number is still its.
+    // SAFETY: The child was not waited for, so the id is still its own.
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
-/// Whether a child has ended; then its number is free.
+/// Returns whether a child has ended, and releases its id in that case.
 pub fn has_ended(child: i32) -> bool {
-    // SAFETY: It takes numbers, and no place for the status.
+    // SAFETY: The call takes numbers, and a null pointer in the place of the status.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
 }
 
-/// Takes note of a child that has ended: its number; 0 if none has, and None if there are no children.
+/// Reaps a child that has ended, and returns its id. Returns 0 if none has ended, and `None` if
+/// there are no children.
 pub fn next_ended() -> Option<i32> {
-    // SAFETY: As above.
+    // SAFETY: The call takes numbers, and a null pointer in the place of the status.
     let child = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
     (child >= 0).then_some(child)
 }
 
-/// Makes a socket with two ends that messages go through.
+/// Makes a pair of connected sockets for messages.
 pub fn socket_pair() -> Result<[OwnedFd; 2]> {
     let (one, other) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
@@ -156,7 +158,7 @@ pub fn socket_pair() -> Result<[OwnedFd; 2]> {
     Ok([one, other])
 }
 
-/// Where the threads of a process are in the kernel, for a person to read.
+/// Returns the kernel stacks of a process's threads, for a person to read.
 pub fn stacks(process: i32) -> String {
     let mut text = String::new();
     let tasks = Path::new("/proc").join(process.to_string()).join("task");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all threads of a process have: the board, the table of slots, the socket, memory.
+//! The world of a process: the board, the table of slots, the socket and the memory, which all its
+//! threads share.
 
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd as _;
@@ -15,15 +16,16 @@ use crate::crowd::board::Board;
 use crate::crowd::setting::Setting;
 use crate::memory::Arena;
 
-/// Descriptors that are the same in all processes of a crowd: the board, the two ends of the socket, the slots.
+/// Numbers of the descriptors that are the same in all processes of a crowd: the board, the two
+/// sockets, the slots.
 pub const BOARD_FD: RawFd = 90;
 pub const SOCKET_FDS: [RawFd; 2] = [91, 92];
 pub const SLOT_FD: RawFd = 100;
 
-/// What the threads of a process share.
+/// The state that the threads of a process share.
 pub struct World {
     pub board: &'static Board,
-    /// The number of the process's table.
+    /// Number of the process's table.
     pub table: usize,
     pub arena: Arena,
     pub setting: Setting,
@@ -40,21 +42,21 @@ impl World {
     }
 }
 
-/// A descriptor that stays open as long as the process has it.
+/// Returns a descriptor that stays open as long as the process runs.
 pub fn fixed(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: Those of the board, the socket and the slots are opened before any thread runs, and replaced but never
-    // closed before the process ends.
+    // SAFETY: The descriptors of the board, the sockets and the slots are opened before any thread
+    // runs. They are replaced, but never closed before the process ends.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// The descriptor of a slot.
+/// Returns the descriptor of a slot.
 pub fn slot_fd(slot: usize) -> BorrowedFd<'static> {
     fixed(SLOT_FD + slot as RawFd)
 }
 
-/// Puts what a descriptor is of in the place of another, which `exec` leaves open.
+/// Duplicates a descriptor to the number `place`, which stays open across `exec`.
 pub fn put(fd: impl AsFd, place: RawFd) -> Result<()> {
-    // SAFETY: The number is none that an `OwnedFd` has: only those above are given.
+    // SAFETY: No `OwnedFd` has the number, as callers pass only the fixed numbers of this file.
     let put = unsafe { libc::dup2(fd.as_fd().as_raw_fd(), place) };
     if put < 0 {
         return Err(std::io::Error::last_os_error().into());
@@ -62,8 +64,8 @@ pub fn put(fd: impl AsFd, place: RawFd) -> Result<()> {
     Ok(())
 }
 
-/// Closes one of those.
+/// Closes a fixed descriptor.
 pub fn close(place: RawFd) {
-    // SAFETY: As above; nobody uses it any more.
+    // SAFETY: No `OwnedFd` has the number, and nothing uses the descriptor any more.
     drop(unsafe { OwnedFd::from_raw_fd(place) });
 }

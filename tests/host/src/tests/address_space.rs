@@ -12,7 +12,7 @@ fn range(start: u64, len: u64) -> Range {
 }
 
 #[test]
-fn ranges_are_checked() {
+fn invalid_ranges_are_refused() {
     assert_eq!(Range::new(-1, 1), Err(InvalidRange));
     assert_eq!(Range::new(i64::MIN, 1), Err(InvalidRange));
     assert_eq!(Range::new(0, 0), Err(InvalidRange));
@@ -27,7 +27,7 @@ fn ranges_are_checked() {
 }
 
 #[test]
-fn alignment() {
+fn range_is_aligned_if_start_and_length_are() {
     assert!(range(0x3000, 0x1000).is_aligned(12));
     assert!(!range(0x3001, 0x1000).is_aligned(12));
     assert!(!range(0x3000, 0x800).is_aligned(12));
@@ -40,7 +40,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn ranges_compare_as_sets(
+    fn contains_and_intersects_agree_with_sets_of_offsets(
         (start, len) in (0..32_u64, 1..8_u64),
         (other_start, other_len) in (0..32_u64, 1..8_u64),
     ) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Annexes: what is put in comes out, and no more goes in than there is room for.
+//! Annexes: decoding returns the encoded words, and an annex takes no more than it has room for.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn annex(words: &[u64]) -> Annex {
 }
 
 #[test]
-fn an_annex_to_the_byte() {
+fn annex_words_are_little_endian() {
     let annex = annex(&[0x0102_0304_0506_0708, 1]);
     assert_eq!(
         annex.as_bytes(),
@@ -23,7 +23,7 @@ fn an_annex_to_the_byte() {
 }
 
 #[test]
-fn a_full_one_takes_no_more() {
+fn full_annex_refuses_another_word() {
     let mut full = annex(&[3; ANNEX_WORDS - 1]);
     assert!(full.push(4) && !full.push(5));
     assert_eq!(
@@ -34,7 +34,7 @@ fn a_full_one_takes_no_more() {
 }
 
 #[test]
-fn there_is_no_room_for_more_words_than_fit() {
+fn annex_has_no_room_for_too_many_words() {
     let mut annex = annex(&[1]);
     for words in [ANNEX_WORDS + 1, usize::MAX, usize::MAX / 8 + 2] {
         assert!(annex.room_for(words).is_none());
@@ -51,7 +51,9 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn words_cross_the_link(words in prop::collection::vec(any::<u64>(), 0..=ANNEX_WORDS)) {
+    fn copied_annex_has_the_same_words(
+        words in prop::collection::vec(any::<u64>(), 0..=ANNEX_WORDS),
+    ) {
         let here = annex(&words);
         prop_assert_eq!(here.count(), words.len());
         let mut there = annex(&[7; 5]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A ring that moves to a larger area against a queue, and against words that lie.
+//! A ring that moves to a larger area, against a queue, and against false words.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ fn geometry(size: u32) -> Geometry {
 }
 
 #[test]
-fn a_word_that_was_not_written_is_no_move() {
+fn unwritten_move_word_is_no_move() {
     assert_eq!(moved_at(0), None);
     assert_eq!(moved_at(u64::from(u32::MAX)), None);
     for at in [0, 1, u32::MAX] {
@@ -24,20 +24,20 @@ fn a_word_that_was_not_written_is_no_move() {
 }
 
 #[test]
-fn what_lies_here() {
+fn first_area_holds_unread_bytes_up_to_the_move() {
     let area = geometry(16);
     assert_eq!(in_first_area(&area, 0, 16, None), Ok(16));
     assert!(in_first_area(&area, 0, 17, None).is_err());
     assert_eq!(in_first_area(&area, 0, 16, Some(5)), Ok(5));
     assert_eq!(in_first_area(&area, 5, 100, Some(5)), Ok(0));
-    // The move is behind what is asked for.
+    // The move lies behind the requested count.
     assert_eq!(in_first_area(&area, 0, 3, Some(16)), Ok(3));
     assert!(in_first_area(&area, 0, 3, Some(17)).is_err());
     assert!(in_first_area(&area, 6, 3, Some(5)).is_err());
     assert_eq!(in_first_area(&area, u32::MAX - 1, 9, Some(3)), Ok(5));
 }
 
-/// Both ends, as the module has them.
+/// Both ends of a ring, as the module has them.
 struct Ring {
     areas: Vec<(Geometry, Vec<u8>)>,
     word: u64,
@@ -59,7 +59,7 @@ impl Ring {
         }
     }
 
-    /// The consumer makes the second area, and the producer hears of it.
+    /// Makes the second area as the consumer does, and notifies the producer.
     fn grow(&mut self, size: u32) {
         if self.areas.len() == 1 {
             self.areas.push((geometry(size), vec![0; size as usize]));
@@ -111,7 +111,7 @@ proptest! {
 
     /// Bytes come out in the order they went in, whenever the ring grows in between.
     #[test]
-    fn behaves_as_a_queue(
+    fn bytes_leave_a_growing_ring_in_order(
         shift in 0_u32..4,
         start in prop_oneof![any::<u32>(), (u32::MAX - 100)..],
         steps in prop::collection::vec((0..4, 0_u32..600), 1..300),
@@ -120,8 +120,8 @@ proptest! {
         let mut ring = Ring::new(1 << shift, start);
         let mut model = VecDeque::new();
         let mut byte = 0_u8;
-        for (what, wanted) in steps {
-            match what {
+        for (step, wanted) in steps {
+            match step {
                 0 => ring.grow(LIMIT),
                 1 | 2 => ring.produce(wanted, || {
                     byte = byte.wrapping_mul(5).wrapping_add(wanted as u8 | 1);
@@ -140,9 +140,9 @@ proptest! {
         }
     }
 
-    /// Whatever the words say, what is read lies in the area.
+    /// For any words, the consumer reads only within the area.
     #[test]
-    fn lies_do_no_harm(
+    fn any_move_word_stays_inside_the_area(
         shift in 0_u32..=30,
         consumed: u32,
         count: u32,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! That the host's stand-in for the kernel's atomics does the same.
+//! The host's replacement for the kernel's atomics behaves the same.
 
 use crate::logic::atomic::AtomicU64;
 
 #[test]
-fn operations_return_the_value_before() {
+fn atomic_operations_return_the_previous_value() {
     let value = AtomicU64::new(5);
     assert_eq!(value.fetch_add(3), 5);
     assert_eq!(value.fetch_sub(1), 8);
@@ -15,7 +15,7 @@ fn operations_return_the_value_before() {
 }
 
 #[test]
-fn sums_wrap() {
+fn atomic_sums_wrap_around() {
     let value = AtomicU64::new(u64::MAX);
     assert_eq!(value.fetch_add(2), u64::MAX);
     assert_eq!(value.fetch_sub(2), 1);

@@ -9,9 +9,10 @@ use crate::logic::control_block::{
 };
 use crate::logic::envelope::SLOT_SIZE;
 
-/// What the other side knows must be the same in all versions that can talk to each other.
+/// The values that the other side knows must be the same in all versions that can talk to each
+/// other.
 #[test]
-fn sizes_are_those_of_the_protocol() {
+fn control_block_sizes_match_the_protocol() {
     let of = |len| {
         let geometry = ControlGeometry::for_aperture(len);
         (geometry.slots(), geometry.size())
@@ -24,7 +25,7 @@ fn sizes_are_those_of_the_protocol() {
 }
 
 #[test]
-fn a_writer_that_fills_half_a_ring_hears_of_room() {
+fn acknowledgement_is_due_at_every_half_ring() {
     for len in [64 << 10, 1 << 20, 4 << 20] {
         let geometry = ControlGeometry::for_aperture(len);
         let half = u64::from(geometry.slots()) / 2;
@@ -40,7 +41,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nothing_overlaps(len: u64) {
+    fn parts_of_the_control_block_do_not_overlap(len: u64) {
         let geometry = ControlGeometry::for_aperture(len);
         let last = geometry.slots() - 1;
         prop_assert!(geometry.slots().is_power_of_two() && last > 0);
@@ -51,7 +52,7 @@ proptest! {
         prop_assert_eq!(geometry.slot(Lane::Answers, last) + SLOT_SIZE, news.start());
         prop_assert_eq!(news.start() % 64, 0);
         prop_assert_eq!(news.start() + news.size(), geometry.size());
-        // The handler of a request, and another sender, find room.
+        // There is room for the handler of a request and for another sender.
         prop_assert!(geometry.slots() > ANSWERS_OF_ONE);
     }
 }

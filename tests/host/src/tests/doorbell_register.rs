@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one side rings the other one hears, and nobody else.
+//! A doorbell that one side rings reaches the other side, and no other side.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::config;
 use crate::logic::doorbells::DoorbellRegister;
 
 #[test]
-fn each_has_its_own() {
+fn separate_registers_use_the_same_bits_at_both_ends() {
     let register = DoorbellRegister::of_each(0x7fff);
     assert_eq!(register.numbers(), 0x7fff);
     assert_eq!(register.own_bits(), 0x7fff);
@@ -17,7 +17,7 @@ fn each_has_its_own() {
 }
 
 #[test]
-fn two_share_one() {
+fn shared_register_splits_its_bits_between_both_ends() {
     let lower = DoorbellRegister::shared(0xffff_ffff, true);
     let upper = DoorbellRegister::shared(0xffff_ffff, false);
     assert_eq!(lower.numbers(), 0xffff);
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nobody_hears_himself(valid: u64, numbers: u64) {
+    fn rung_bits_are_heard_by_the_peer_only(valid: u64, numbers: u64) {
         let lower = DoorbellRegister::shared(valid, true);
         let upper = DoorbellRegister::shared(valid, false);
         prop_assert_eq!(lower.own_bits() & upper.own_bits(), 0);

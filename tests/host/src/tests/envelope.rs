@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The slot without its contents, and what the peers say for themselves.
+//! The slot without its contents, and the messages by which peers announce themselves.
 
 use proptest::prelude::*;
 
@@ -26,9 +26,9 @@ prop_compose! {
     }
 }
 
-/// The head in `Documentation/wire-protocol.rst`.
+/// An envelope has the bytes of the head in `Documentation/wire-protocol.rst`.
 #[test]
-fn an_envelope_to_the_byte() {
+fn envelope_header_bytes_match_the_documentation() {
     let slot = Envelope {
         service: ServiceId(0x1234),
         kind: 0x56,
@@ -44,7 +44,7 @@ fn an_envelope_to_the_byte() {
 }
 
 #[test]
-fn numbers_lie_at_multiples_of_their_size() {
+fn fields_are_aligned_to_their_size() {
     let message = Toy::Numbers {
         channel: ChannelId(1),
         a: 0x0102,
@@ -64,7 +64,7 @@ fn numbers_lie_at_multiples_of_their_size() {
 }
 
 #[test]
-fn conditions_are_checked() {
+fn message_that_breaks_its_condition_is_refused() {
     for (from, below, good) in [(1, 2, true), (2, 2, false), (3, 2, false)] {
         let range = Toy::Range { from, below };
         let expected = if good {
@@ -77,7 +77,7 @@ fn conditions_are_checked() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out() {
+fn fields_beyond_the_envelope_are_dropped() {
     let mut writer = Fields::new([0; FIELDS]);
     for number in 0..8_u64 {
         number.write(&mut writer);
@@ -91,7 +91,7 @@ fn what_does_not_fit_is_left_out() {
 }
 
 #[test]
-fn reasons_differ() {
+fn malformed_reasons_are_distinct() {
     let reasons = [Malformed::Version, Malformed::Kind, Malformed::Field].map(Malformed::reason);
     assert!(reasons[0] != reasons[1] && reasons[1] != reasons[2] && reasons[2] != reasons[0]);
 }
@@ -100,12 +100,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn envelopes_come_back(envelope in envelope()) {
+    fn encoded_envelope_decodes_to_itself(envelope in envelope()) {
         prop_assert_eq!(Envelope::decode(&envelope.encode()), Ok(envelope));
     }
 
     #[test]
-    fn any_slot_is_of_one_version_or_none(bytes in prop::collection::vec(any::<u8>(), SEQUENCE_OFFSET)) {
+    fn any_slot_decodes_or_has_another_version(
+        bytes in prop::collection::vec(any::<u8>(), SEQUENCE_OFFSET),
+    ) {
         let mut slot = [0; SEQUENCE_OFFSET];
         slot.copy_from_slice(&bytes);
         match Envelope::decode(&slot) {
@@ -120,7 +122,11 @@ proptest! {
     }
 
     #[test]
-    fn the_peers_tell_which_service_is_missing(service: u16, target in 1_u32.., kind in 129_u8..) {
+    fn no_service_message_decodes_only_in_its_exact_form(
+        service: u16,
+        target in 1_u32..,
+        kind in 129_u8..,
+    ) {
         let message = PeerMessage::NoService { service: ServiceId(service) };
         let envelope = message.envelope();
         prop_assert_eq!(envelope.service, ServiceId::PEER);

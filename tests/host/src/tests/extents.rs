@@ -14,7 +14,7 @@ fn extent(address: u64, len: u64) -> Extent {
     Extent::new(address, len).expect("a good extent")
 }
 
-/// Room for so many entries.
+/// Memory for the entries of a table.
 #[derive(Default)]
 pub(super) struct Room {
     entries: Vec<Entry>,
@@ -55,7 +55,7 @@ pub(super) fn empty() -> Extents<Room> {
     Extents::default()
 }
 
-/// A table of these, none of them joined with another.
+/// Returns a table of these extents, none of them joined with another.
 pub(super) fn table(extents: &[Extent]) -> Extents<Room> {
     let mut table = empty();
     table.entries.reserve(extents.len());
@@ -66,12 +66,12 @@ pub(super) fn table(extents: &[Extent]) -> Extents<Room> {
 }
 
 #[test]
-fn a_table_grows_as_far_as_there_is_room() {
+fn extent_is_added_only_if_the_table_has_room() {
     let mut extents = empty();
     assert_eq!(extents.add(extent(10, 5), true), None);
     extents.entries.reserve(1);
     assert_eq!(extents.add(extent(10, 5), true), Some(()));
-    // This one takes no room.
+    // This extent joins the last one, so it takes no room.
     assert_eq!(extents.add(extent(15, 5), true), Some(()));
     assert_eq!(extents.add(extent(10, 5), true), None);
     assert_eq!((extents.entries().len(), extents.len()), (1, 10));
@@ -79,7 +79,7 @@ fn a_table_grows_as_far_as_there_is_room() {
     assert_eq!(extents.add(extent(0, u64::MAX - 9), true), None);
     assert_eq!(extents.add(extent(0, u64::MAX - 10), true), Some(()));
     assert_eq!(extents.len(), u64::MAX);
-    // It would fit as an extent, but not behind the others.
+    // The extent would fit alone, but not behind the others.
     let mut extents = empty();
     extents.entries.reserve(3);
     assert_eq!(extents.add(extent(0, 1 << 63), true), Some(()));
@@ -89,14 +89,14 @@ fn a_table_grows_as_far_as_there_is_room() {
 }
 
 #[test]
-fn extents_are_checked() {
+fn empty_or_overflowing_extent_is_refused() {
     assert_eq!(Extent::new(5, 0), None);
     assert_eq!(Extent::new(u64::MAX, 1), None);
     assert_eq!(extent(u64::MAX - 1, 1).end(), u64::MAX);
 }
 
 #[test]
-fn neighbours_join() {
+fn adjacent_extents_join_in_order_only() {
     assert_eq!(extent(0, 10).join(extent(10, 5)), Some(extent(0, 15)));
     assert_eq!(extent(0, 10).join(extent(11, 5)), None);
     assert_eq!(extent(10, 5).join(extent(0, 10)), None);
@@ -109,14 +109,14 @@ fn neighbours_join() {
 }
 
 #[test]
-fn an_empty_table_has_nothing() {
+fn empty_table_finds_nothing() {
     let empty = empty();
     assert_eq!((empty.len(), empty.at(0)), (0, None));
     assert_eq!(empty.walk(0).next(1), None);
 }
 
 #[test]
-fn a_table_ends() {
+fn lookup_beyond_the_table_finds_nothing() {
     let extents = table(&[extent(100, 10)]);
     assert_eq!(extents.at(9), Some((109, 1)));
     assert_eq!(extents.at(10), None);
@@ -124,7 +124,7 @@ fn a_table_ends() {
 }
 
 #[test]
-fn packing() {
+fn unaligned_or_too_large_extents_cannot_be_packed() {
     assert_eq!(pack(extent(0x1000, 0x1000), 12), Some(1 << 20));
     assert_eq!(pack(extent(0x1000, 0x3000), 12), Some((1 << 20) | 2));
     assert_eq!(max_packed_len(12), Some(1 << 32));
@@ -147,7 +147,7 @@ fn packing() {
         );
     }
     assert_eq!(unpack(u64::MAX, 12), Some(extent(top << 12, 1 << 32)));
-    // Larger pages do not go as far up.
+    // Larger pages reach less far up.
     assert_eq!(unpack(u64::MAX, 21), None);
     assert_eq!(unpack(u64::MAX, 64), None);
     assert_eq!(unpack(0, 12), Some(extent(0, 0x1000)));
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn look_ups_agree_with_a_list(list in small_extents()) {
+    fn lookups_agree_with_a_list(list in small_extents()) {
         let extents = table(&list);
         let mut offset = 0;
         for extent in &list {
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn tables_that_grew_are_sound(list in small_extents()) {
+    fn added_extents_are_contiguous_and_merged(list in small_extents()) {
         let mut extents = empty();
         for extent in &list {
             extents.entries.reserve(1);
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn words_stand_for_sound_extents(packed: u64, shift in 0..70_u32) {
+    fn any_packed_word_unpacks_to_a_valid_extent_or_none(packed: u64, shift in 0..70_u32) {
         if let Some(extent) = unpack(packed, shift) {
             prop_assert!(extent.len() > 0);
             prop_assert!(extent.address().checked_add(extent.len()).is_some());
@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn extents_survive_the_wire(
+    fn packed_extent_unpacks_to_itself(
         frame in 0..1_u64 << 44,
         pages in 1..=1_u64 << 20,
         shift in 12..=16_u32,

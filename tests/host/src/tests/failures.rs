@@ -9,7 +9,7 @@ use crate::logic::marks::Failures;
 use crate::logic::marks::Sequence;
 
 #[test]
-fn a_failure_concerns_what_stands_behind_it() {
+fn failure_concerns_its_own_and_later_numbers() {
     let mut failures = Failures::default();
     assert!(!failures.concern(Sequence(9)) && !failures.report(Sequence(9), Sequence(9)));
     failures.add(Sequence(5));
@@ -21,7 +21,7 @@ fn a_failure_concerns_what_stands_behind_it() {
 }
 
 #[test]
-fn each_that_was_asked_for_before_the_report_says_so() {
+fn numbers_up_to_the_report_remain_failed() {
     let mut failures = Failures::default();
     failures.add(Sequence(3));
     assert!(failures.report(Sequence(4), Sequence(8)));
@@ -33,7 +33,7 @@ fn each_that_was_asked_for_before_the_report_says_so() {
 }
 
 #[test]
-fn what_lies_behind_a_report_is_for_the_next_one() {
+fn failure_after_a_report_is_reported_next() {
     let mut failures = Failures::default();
     failures.add(Sequence(3));
     failures.add(Sequence(7));
@@ -43,19 +43,19 @@ fn what_lies_behind_a_report_is_for_the_next_one() {
 }
 
 #[test]
-fn a_caller_who_was_told_goes_on() {
+fn reported_failure_does_not_concern_later_numbers() {
     let mut failures = Failures::default();
     failures.add_reported(Sequence(5), Sequence(6));
     assert!(!failures.concern(Sequence(4)) && !failures.concern(Sequence(7)));
     assert!(failures.concern(Sequence(5)) && failures.concern(Sequence(6)));
-    // Of others nobody has been told.
+    // The other failures were reported to no caller.
     failures.add(Sequence(4));
     failures.add_reported(Sequence(8), Sequence(8));
     assert!(failures.concern(Sequence(100)));
 }
 
 #[test]
-fn what_lies_between_two_reports_has_not_failed() {
+fn numbers_between_two_reports_have_not_failed() {
     let mut failures = Failures::default();
     for number in 0..20 {
         let failed = Sequence(1 + 100 * number);
@@ -63,11 +63,11 @@ fn what_lies_between_two_reports_has_not_failed() {
         assert!(failures.concern(failed) && !failures.concern(Sequence(failed.0 + 1)));
         assert!(number == 0 || !failures.concern(Sequence(failed.0 - 1)));
     }
-    // Of old ones only the bounds are kept.
+    // Of old failures only the bounds are kept.
     assert!(failures.concern(Sequence(1)) && failures.concern(Sequence(150)));
 }
 
-/// What happens at an end, by how far back the transfer is that it is about.
+/// An event at an endpoint, with the distance of its transfer from the last one.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Fails(u64),
@@ -86,11 +86,15 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(config())]
 
-    /// A number is never said to be good that is not, and who asks anew after a report hears nothing of it.
+    /// A failed transfer never counts as good. A request made after a report does not report the
+    /// failure again.
     #[test]
-    fn no_failure_is_left_out(steps in prop::collection::vec((0..4_u64, step()), 0..40)) {
+    fn every_failure_is_reported_and_none_after_its_report(
+        steps in prop::collection::vec((0..4_u64, step()), 0..40),
+    ) {
         let mut failures = Failures::default();
-        // Each with the last one that had been started when it was reported, once it was.
+        // Each failure, with the last number that was issued when the failure was reported, if it
+        // was.
         let mut all: Vec<(u64, Option<u64>)> = Vec::new();
         let mut last = 8;
         for (more, step) in steps {

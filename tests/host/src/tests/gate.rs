@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The gate, one step after the other; see `interleavings.rs` for many threads.
+//! The gate, one step after another. `interleavings.rs` tests it with several threads.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::config;
 use crate::logic::gate::Gate;
 
 #[test]
-fn the_last_one_out_of_a_closed_gate_knows() {
+fn last_leave_of_a_closed_gate_returns_true() {
     let gate = Gate::new();
     assert!(gate.enter() && gate.enter());
     assert!(!gate.leave());
@@ -21,7 +21,7 @@ fn the_last_one_out_of_a_closed_gate_knows() {
 }
 
 #[test]
-fn leaving_an_open_gate_wakes_nobody() {
+fn leave_of_an_open_gate_returns_false() {
     let gate = Gate::new();
     assert!(gate.enter());
     assert!(!gate.leave());
@@ -29,7 +29,7 @@ fn leaving_an_open_gate_wakes_nobody() {
 }
 
 #[test]
-fn leaving_without_entering_changes_nothing() {
+fn leave_without_enter_changes_nothing() {
     let gate = Gate::new();
     assert!(!gate.leave());
     gate.close();
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn behaves_as_a_counter(steps in prop::collection::vec(0..20_u8, 1..100)) {
+    fn gate_agrees_with_a_counter(steps in prop::collection::vec(0..20_u8, 1..100)) {
         let gate = Gate::new();
         let (mut inside, mut closed) = (0, false);
         for step in steps {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The handshake: one machine step by step, and two on two sides of a bridge (`bridge.rs`).
+//! The handshake: one machine step by step, and two machines on two sides of a bridge
+//! (`bridge.rs`).
 
 use std::collections::BTreeSet;
 
@@ -47,14 +48,14 @@ impl Unfit {
     }
 }
 
-/// A machine with its link up, and the last hello that it was shown.
+/// A machine with its link up, and the last hello that it has seen.
 struct Bench {
     machine: Handshake,
     seen: Seen,
 }
 
 impl Bench {
-    /// Of a node with a higher id than the peer's.
+    /// Makes the machine of a node with a higher id than the peer's.
     fn new() -> Self {
         Self {
             machine: new_machine(fit_hello().node + 1),
@@ -70,14 +71,14 @@ impl Bench {
         }
     }
 
-    /// With an offer of nonce 11.
+    /// Makes a machine that has offered nonce 11.
     fn offering() -> Self {
         let mut bench = Self::new();
         assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
         bench
     }
 
-    /// With a session of nonces 11 and 1.
+    /// Makes a machine that has a session of nonces 11 and 1.
     fn up() -> Self {
         let mut bench = Self::offering();
         bench.show(fit_hello());
@@ -104,14 +105,14 @@ impl Bench {
 }
 
 #[test]
-fn a_nonce_is_never_zero() {
+fn offered_nonce_is_never_zero() {
     let mut bench = Bench::new();
     bench.seen.fresh_nonce = 0;
     assert!(matches!(bench.step(true), Action::Offer { nonce } if nonce != 0));
 }
 
 #[test]
-fn an_offer_that_failed_is_made_anew() {
+fn failed_offer_is_repeated_with_a_new_nonce() {
     let mut bench = Bench::new();
     assert_eq!(bench.step(false), Action::Offer { nonce: 11 });
     assert_eq!(bench.machine.own_nonce(), None);
@@ -121,12 +122,12 @@ fn an_offer_that_failed_is_made_anew() {
 }
 
 #[test]
-fn an_echo_that_failed_is_tried_again_or_taken_back() {
+fn failed_echo_is_repeated_or_withdrawn() {
     let mut bench = Bench::offering();
     bench.show(fit_hello());
     assert_eq!(bench.step(false), Action::Echo { nonce: 11, echo: 1 });
     assert_eq!(bench.step(false), Action::Echo { nonce: 11, echo: 1 });
-    // The peer may have seen it.
+    // The peer may have seen the first offer.
     bench.show(Hello {
         nonce: 2,
         ..fit_hello()
@@ -135,7 +136,7 @@ fn an_echo_that_failed_is_tried_again_or_taken_back() {
 }
 
 #[test]
-fn each_end_has_its_reason() {
+fn session_end_names_its_cause() {
     type Change = fn(&mut Seen);
     let changes: [(Reason, Change); 5] = [
         (Reason::DeviceGone, |seen| seen.present = false),
@@ -160,9 +161,9 @@ fn each_end_has_its_reason() {
     }
 }
 
-/// Two sides that both echo a former nonce of the other do not wait for each other.
+/// If both sides echo a former nonce of the other one, they do not wait for each other.
 #[test]
-fn an_echo_of_a_former_offer_is_not_waited_for() {
+fn echo_of_an_old_offer_makes_the_node_withdraw() {
     let mut bench = Bench::offering();
     bench.show(fit_hello());
     assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
@@ -174,13 +175,13 @@ fn an_echo_of_a_former_offer_is_not_waited_for() {
     assert_eq!(bench.step(true), Action::Withdraw { echoed: true });
     bench.seen.fresh_nonce = 12;
     assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
-    // It will see the new offer, and make one itself.
+    // The peer will see the new offer, and make an offer itself.
     assert_eq!(bench.step(true), Action::Wait);
 }
 
-/// The first of several reasons is the one that is told.
+/// If there are several reasons, the machine returns the first one.
 #[test]
-fn what_is_gone_matters_most() {
+fn device_loss_is_reported_before_other_reasons() {
     let mut bench = Bench::up();
     bench.seen.present = false;
     bench.seen.link_up = false;
@@ -190,7 +191,7 @@ fn what_is_gone_matters_most() {
     assert_eq!(bench.step(true), Action::Wait);
 }
 
-/// Hellos that differ from a fit one, and why they are refused.
+/// Returns hellos that differ from a fit hello, and the reasons for which they are refused.
 fn unfit_hellos() -> Vec<(Hello, Refused)> {
     [(Unfit::PageSize, Refused::PageSize(14))]
         .into_iter()
@@ -203,13 +204,13 @@ fn unfit_hellos() -> Vec<(Hello, Refused)> {
 }
 
 #[test]
-fn an_unfit_peer_is_refused_until_it_changes() {
+fn unfit_peer_is_refused_until_its_hello_changes() {
     for (hello, refused) in unfit_hellos() {
         let mut bench = Bench::offering();
         bench.show(hello);
         assert_eq!(bench.step(true), Action::Refuse(refused));
         assert_eq!(bench.step(true), Action::Refuse(refused));
-        // Started anew, with the same fault.
+        // The peer has restarted with the same fault.
         let again = Hello {
             nonce: 3,
             generation: 71,
@@ -217,7 +218,7 @@ fn an_unfit_peer_is_refused_until_it_changes() {
         };
         bench.show(again);
         assert_eq!(bench.step(true), Action::Refuse(refused));
-        // Started anew, without it.
+        // The peer has restarted without the fault.
         bench.show(Hello {
             nonce: 4,
             generation: 72,
@@ -228,7 +229,7 @@ fn an_unfit_peer_is_refused_until_it_changes() {
 }
 
 #[test]
-fn another_version_is_refused_until_it_changes() {
+fn other_version_is_refused_until_it_changes() {
     let mut bench = Bench::offering();
     for version in [1, 3, 1] {
         bench.seen.hello = Err(NoHello::Version(version));
@@ -241,7 +242,7 @@ fn another_version_is_refused_until_it_changes() {
 }
 
 impl Bench {
-    /// Offers, with this nonce, and comes to a `Begin` with a peer of this nonce, which fails.
+    /// Offers nonce `own`, and reaches a `Begin` with a peer of nonce `peer`, which fails.
     fn fail_to_begin(&mut self, own: u32, peer: u32) {
         self.seen.fresh_nonce = own;
         assert_eq!(self.step(true), Action::Offer { nonce: own });
@@ -262,7 +263,7 @@ impl Bench {
         assert!(!self.machine.is_up());
     }
 
-    /// Whether a peer that shows this nonce now is answered.
+    /// Returns whether the machine answers a peer that now shows this nonce.
     fn answers(&mut self, nonce: u32) -> bool {
         self.show(Hello {
             nonce,
@@ -273,14 +274,14 @@ impl Bench {
 }
 
 #[test]
-fn a_session_that_could_not_be_made_is_tried_again_after_longer_and_longer_pauses() {
+fn failed_session_setup_is_retried_with_growing_pauses() {
     let mut bench = Bench::new();
     // The ticks may wrap.
     bench.seen.now = u32::MAX - 5;
     let mut pause = FIRST_PAUSE;
     for round in 0..10 {
         bench.fail_to_begin(100 + round, 200 + round);
-        // An offer is there, with the next nonce, but is not answered yet.
+        // The next offer exists, but the peer does not answer it yet.
         bench.seen.fresh_nonce = 300 + round;
         assert!(matches!(bench.step(true), Action::Offer { .. }));
         bench.seen.now = bench.seen.now.wrapping_add(pause - 1);
@@ -288,7 +289,7 @@ fn a_session_that_could_not_be_made_is_tried_again_after_longer_and_longer_pause
         bench.seen.now = bench.seen.now.wrapping_add(1);
         assert!(bench.answers(400 + round), "pause {round}");
         pause = LONGEST_PAUSE.min(2 * pause);
-        // The offer goes, and what is remembered of the peer stays.
+        // The machine withdraws the offer, and remembers the failure of the peer.
         bench
             .machine
             .carried_out(&Action::Withdraw { echoed: false }, true, 0);
@@ -297,7 +298,7 @@ fn a_session_that_could_not_be_made_is_tried_again_after_longer_and_longer_pause
 }
 
 #[test]
-fn another_life_of_the_peer_and_another_life_of_the_link_are_tried_at_once() {
+fn restarted_peer_or_link_is_tried_without_a_pause() {
     let mut bench = Bench::new();
     bench.fail_to_begin(11, 1);
     bench.seen.fresh_nonce = 12;
@@ -319,9 +320,9 @@ fn another_life_of_the_peer_and_another_life_of_the_link_are_tried_at_once() {
     assert!(bench.answers(2));
 }
 
-/// The next link takes the place of the one that is lost.
+/// The other link takes over when the first one is lost.
 #[test]
-fn a_node_that_is_there_by_another_link_is_refused_as_long_as_it_is() {
+fn node_online_by_another_link_is_refused_until_it_is_gone() {
     let refused = Action::Refuse(Refused::Taken(fit_hello().node));
     let mut bench = Bench::offering();
     bench.seen.is_taken = true;
@@ -329,7 +330,7 @@ fn a_node_that_is_there_by_another_link_is_refused_as_long_as_it_is() {
     assert_eq!(bench.step(true), refused);
     bench.seen.is_taken = false;
     assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
-    // It came by the other link meanwhile, and goes again.
+    // The peer came by the other link meanwhile, and disappears again.
     let hello = Hello {
         echo: 11,
         ..fit_hello()
@@ -339,21 +340,21 @@ fn a_node_that_is_there_by_another_link_is_refused_as_long_as_it_is() {
     assert_eq!(bench.step(true), refused);
     bench.seen.is_taken = false;
     assert_eq!(bench.step(true), Action::Begin { nonce: 11, hello });
-    // A session that there is is not asked about it.
+    // `is_taken` does not affect an existing session.
     bench.seen.is_taken = true;
     assert_eq!(bench.step(true), Action::Wait);
 }
 
-/// The peer may have begun a session by this link, and wait for signs of life.
+/// The peer may have begun a session by this link, and wait for heartbeats.
 #[test]
-fn the_lower_node_takes_back_an_echo_when_the_other_one_is_taken() {
+fn lower_node_withdraws_its_echo_if_the_peer_is_taken() {
     let node = fit_hello().node;
     for own in [node - 1, node, node + 1] {
         let mut bench = Bench::new();
         bench.machine = new_machine(own);
         assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
         bench.show(fit_hello());
-        // Nothing was echoed, so nobody can have begun.
+        // This side has echoed nothing, so the peer can't have begun a session.
         bench.seen.is_taken = true;
         let refused = Action::Refuse(Refused::Taken(node));
         assert_eq!(bench.step(true), refused);
@@ -371,7 +372,7 @@ fn the_lower_node_takes_back_an_echo_when_the_other_one_is_taken() {
 }
 
 #[test]
-fn the_peer_of_the_last_session_is_not_answered() {
+fn hello_of_the_ended_session_is_not_answered() {
     let mut bench = Bench::up();
     bench.seen.ended = Some(Reason::Failed);
     assert!(matches!(bench.step(true), Action::End { .. }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The handshake's words: whole ones come back, any other ones do no harm.
+//! The handshake's words: a complete hello decodes to itself, and other words do no harm.
 
 use proptest::prelude::*;
 
@@ -36,15 +36,15 @@ prop_compose! {
 }
 
 #[test]
-fn empty_scratchpads_are_no_hello() {
+fn blank_or_all_ones_scratchpads_are_no_hello() {
     assert_eq!(Hello::decode(&[0; WORDS]), Err(NoHello::Absent));
-    // What reads of a device that is gone give.
+    // Reads of a removed device return these values.
     assert_eq!(Hello::decode(&[u32::MAX; WORDS]), Err(NoHello::Absent));
 }
 
 /// The words of `Documentation/wire-protocol.rst`.
 #[test]
-fn a_hello_to_the_byte() {
+fn hello_words_match_the_documentation() {
     let hello = Hello {
         nonce: 0x1111_1111,
         echo: 0x2222_2222,
@@ -86,7 +86,7 @@ fn a_hello_to_the_byte() {
 }
 
 #[test]
-fn a_generation_is_never_zero() {
+fn hello_with_generation_zero_is_refused() {
     let hello = Hello {
         nonce: 1,
         echo: 0,
@@ -108,7 +108,7 @@ fn a_generation_is_never_zero() {
 }
 
 #[test]
-fn modes_have_numbers() {
+fn mode_numbers_match_their_names() {
     let names: Vec<_> = (0..=u8::MAX)
         .filter_map(|number| Mode::from_number(number).map(|mode| (number, mode.name())))
         .collect();
@@ -119,27 +119,28 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn hellos_come_back(hello in hello()) {
+    fn encoded_hello_decodes_to_itself(hello in hello()) {
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }
 
     #[test]
-    fn any_words_do_no_harm(words: [u32; WORDS]) {
+    fn random_words_are_no_hello(words: [u32; WORDS]) {
         prop_assert!(Hello::decode(&words).is_err());
     }
 
-    /// Whatever follows: where another version has its checksum is its own affair.
+    /// Words after the version are ignored, because another version may have its checksum
+    /// elsewhere.
     #[test]
-    fn other_versions_are_told(words: [u32; WORDS], version: u16) {
+    fn hello_of_another_version_is_recognised(words: [u32; WORDS], version: u16) {
         prop_assume!(version != u16::from(VERSION));
         let mut words = words;
         words[0] = 0x5c1f_0000 | u32::from(version);
         prop_assert_eq!(Hello::decode(&words), Err(NoHello::Version(version)));
     }
 
-    /// Half of a new hello over half of an old one is noticed.
+    /// A mixture of an old and a new hello is refused.
     #[test]
-    fn torn_updates_are_noticed(old in hello(), new in hello(), written in 1..WORDS) {
+    fn torn_hello_is_detected(old in hello(), new in hello(), written in 1..WORDS) {
         let (old, new) = (old.encode(), new.encode());
         let mut torn = old;
         torn[..written].copy_from_slice(&new[..written]);
@@ -148,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn one_wrong_bit_is_noticed(hello in hello(), word in 0..WORDS, bit in 0..32_u32) {
+    fn flipped_bit_in_a_hello_is_detected(hello in hello(), word in 0..WORDS, bit in 0..32_u32) {
         let mut words = hello.encode();
         words[word] ^= 1 << bit;
         prop_assert!(Hello::decode(&words).is_err());

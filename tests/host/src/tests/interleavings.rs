@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What threads do to each other, in every order that the memory model allows (loom).
+//! Effects of threads on each other, in every order that the memory model allows (loom).
 //!
 //! Loom reports a data race, a deadlock or a failed assertion in any of the interleavings.
 
@@ -13,14 +13,14 @@ use loom::thread;
 use crate::loom_logic::gate::Gate;
 use crate::loom_logic::news;
 use crate::loom_logic::ring::{Geometry, reaches};
-use crate::loom_logic::ring::{WishState, is_missed};
+use crate::loom_logic::ring::{WakeRequestState, is_missed};
 use crate::loom_logic::ring::{in_first_area, move_at, moved_at};
 use crate::loom_logic::stores::{Stores, store_halves};
 
-/// A thing behind a gate. Loom finds every access that is not ordered with another one.
+/// An object behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
     gate: Gate,
-    /// The thing itself, one for each caller; the owner takes all of them down.
+    /// The object itself, one cell for each caller. The owner takes all of them down.
     memory: [UnsafeCell<bool>; 2],
     sleeping: Mutex<()>,
     wake: Condvar,
@@ -36,27 +36,27 @@ impl Thing {
         })
     }
 
-    /// What a caller does, once: it goes in if it may, touches the thing, and wakes the owner if it
-    /// was the last.
+    /// Uses the object once: enters if the gate is open, touches the object, and wakes the owner if
+    /// this was the last caller inside.
     fn use_once(&self, caller: usize) {
         if !self.gate.enter() {
             return;
         }
         self.memory[caller].with_mut(|alive| {
-            // SAFETY: Each caller has its own cell, and the owner does not touch it while somebody
-            // is inside: loom checks exactly that.
+            // SAFETY: Each caller has its own cell, and the owner does not touch the cell while a
+            // caller is inside. Loom checks exactly that.
             let alive = unsafe { &mut *alive };
-            assert!(*alive, "the gate let somebody in after the end");
+            assert!(*alive, "the gate let a caller in after the end");
         });
         if self.gate.leave() {
-            // As the kernel's wait queues do: the lock keeps the owner from falling asleep between
-            // its look at the gate and the wake-up.
+            // The lock keeps the owner from falling asleep between its check of the gate and the
+            // wake-up, as in the kernel's wait queues.
             let _sleeping = self.sleeping.lock().expect("no panic elsewhere");
             self.wake.notify_all();
         }
     }
 
-    /// What the owner does: it closes, sleeps until the gate is idle, and takes the thing down.
+    /// Acts as the owner: closes the gate, sleeps until it is idle, and takes the object down.
     fn take_down(&self) {
         self.gate.close();
         let mut sleeping = self.sleeping.lock().expect("no panic elsewhere");
@@ -65,7 +65,7 @@ impl Thing {
         }
         drop(sleeping);
         for memory in &self.memory {
-            // SAFETY: The gate is closed and idle, so that no caller is here; loom checks it.
+            // SAFETY: The gate is closed and idle, so no caller is inside; loom checks it.
             memory.with_mut(|alive| unsafe { *alive = false });
         }
         assert!(!self.gate.enter());
@@ -74,9 +74,9 @@ impl Thing {
 }
 
 #[test]
-fn nobody_is_behind_a_closed_and_idle_gate() {
-    // Three threads have too many interleavings to look at all of them; few bugs need more than
-    // three switches at a bad moment. The tests with two threads have no such bound.
+fn no_caller_is_inside_a_closed_and_idle_gate() {
+    // Three threads have too many interleavings to run all of them. Few bugs need more than three
+    // preemptions. The tests with two threads have no such bound.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -95,7 +95,7 @@ fn nobody_is_behind_a_closed_and_idle_gate() {
 }
 
 #[test]
-fn a_caller_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
+fn returning_caller_is_refused_or_delays_the_owner() {
     loom::model(|| {
         let thing = Thing::new();
         let caller = {
@@ -111,7 +111,7 @@ fn a_caller_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
 }
 
 #[test]
-fn exactly_one_leaver_is_the_last() {
+fn concurrent_leaves_have_exactly_one_last() {
     loom::model(|| {
         let gate = Arc::new(Gate::new());
         assert!(gate.enter() && gate.enter());
@@ -128,7 +128,7 @@ fn exactly_one_leaver_is_the_last() {
 }
 
 #[test]
-fn two_owners_may_close() {
+fn concurrent_closes_leave_the_gate_closed_and_idle() {
     loom::model(|| {
         let gate = Arc::new(Gate::new());
         assert!(gate.enter());
@@ -143,7 +143,7 @@ fn two_owners_may_close() {
     });
 }
 
-/// A byte ring as two nodes share it: counters in memory, bytes in between.
+/// A byte ring as two nodes share it: counters in memory, and the bytes between them.
 struct Ring {
     geometry: Geometry,
     memory: Vec<UnsafeCell<u8>>,
@@ -161,8 +161,8 @@ impl Ring {
 }
 
 #[test]
-fn bytes_are_complete_when_the_counter_says_so() {
-    // Counters that wrap on the way, a ring that wraps, and more bytes than it holds.
+fn bytes_are_complete_when_the_counter_is_seen() {
+    // The counters wrap, the ring wraps, and the message is longer than the ring.
     const START: u32 = u32::MAX;
     const MESSAGE: [u8; 3] = [7, 8, 9];
     loom::model(|| {
@@ -187,7 +187,7 @@ fn bytes_are_complete_when_the_counter_says_so() {
                     }
                     let len = now.len() as u32;
                     for (cell, byte) in ring.cells(produced, len).zip(now) {
-                        // SAFETY: Free space is the producer's; loom checks it.
+                        // SAFETY: The producer owns the free space; loom checks it.
                         cell.with_mut(|cell| unsafe { *cell = *byte });
                     }
                     produced = Geometry::advance(produced, len);
@@ -206,7 +206,7 @@ fn bytes_are_complete_when_the_counter_says_so() {
                 continue;
             }
             for cell in ring.cells(consumed, used) {
-                // SAFETY: What was produced is the consumer's; loom checks it.
+                // SAFETY: The consumer owns the produced bytes; loom checks it.
                 received.push(cell.with(|cell| unsafe { *cell }));
             }
             consumed = Geometry::advance(consumed, used);
@@ -217,10 +217,10 @@ fn bytes_are_complete_when_the_counter_says_so() {
     });
 }
 
-/// The sender fills the small area, is offered a larger one, and goes on there, while the receiver takes
-/// out what there is.
+/// The sender fills the small area, is offered a larger one, and goes on there. Meanwhile the
+/// receiver consumes the bytes.
 #[test]
-fn bytes_are_found_in_the_area_that_they_were_written_to() {
+fn bytes_are_read_from_the_area_they_were_written_to() {
     const MESSAGE: [u8; 3] = [7, 8, 9];
     loom::model(|| {
         let sizes = [1, 4].map(|size| Geometry::new(size).expect("a power of two"));
@@ -238,11 +238,11 @@ fn bytes_are_found_in_the_area_that_they_were_written_to() {
                 for (count, byte) in (0_u32..).zip(MESSAGE) {
                     let area = usize::from(count >= 1);
                     if count == 1 {
-                        // Nothing orders this but the counter that follows.
+                        // Only the following store of the counter orders this store.
                         moved.store(move_at(count), Relaxed);
                     }
                     let place = count & (sizes[area].size() - 1);
-                    // SAFETY: What was not produced is the sender's; loom checks it.
+                    // SAFETY: The sender owns the bytes that are not produced yet; loom checks it.
                     areas[area][place as usize].with_mut(|cell| unsafe { *cell = byte });
                     produced.store(count + 1, Release);
                 }
@@ -262,7 +262,7 @@ fn bytes_are_found_in_the_area_that_they_were_written_to() {
                 count => {
                     for (offset, len) in sizes[reading].spans(consumed, count) {
                         for cell in &areas[reading][offset as usize..(offset + len) as usize] {
-                            // SAFETY: What was produced is the receiver's; loom checks it.
+                            // SAFETY: The receiver owns the produced bytes; loom checks it.
                             received.push(cell.with(|cell| unsafe { *cell }));
                         }
                     }
@@ -275,10 +275,10 @@ fn bytes_are_found_in_the_area_that_they_were_written_to() {
     });
 }
 
-/// Who sends and who is about to sleep look at each other's memory in opposite order; the fences are
-/// what the barriers and the read over the bus are.
+/// A sender and a receiver that is about to sleep store to and load from each other's memory in
+/// opposite order. The fences stand for the barriers and for the read over the bus.
 #[test]
-fn no_wish_is_missed() {
+fn wake_request_racing_with_a_send_is_not_missed() {
     loom::model(|| {
         let produced = Arc::new(AtomicU32::new(u32::MAX));
         let wanted = Arc::new(AtomicU32::new(u32::MAX));
@@ -291,13 +291,13 @@ fn no_wish_is_missed() {
                     produced.store(after, Release);
                     fence(SeqCst);
                     if reaches(wanted.load(Relaxed), before, after) {
-                        assert!(!doorbell.swap(true, Release), "it rings once for a wish");
+                        assert!(!doorbell.swap(true, Release), "it rings once for a request");
                     }
                     before = after;
                 }
             })
         };
-        // The receiver wants both bytes.
+        // The receiver waits for both bytes.
         wanted.store(1, Relaxed);
         fence(SeqCst);
         let seen = produced.load(Acquire);
@@ -309,24 +309,25 @@ fn no_wish_is_missed() {
     });
 }
 
-/// The memory of an end that waits: what the other end has sent, at which count it is to ring, and whether
-/// somebody was woken.
+/// The memory of a waiting end: the count that the peer has sent, the count at which the peer has
+/// to ring, and whether a waiter was woken.
 struct Waiters {
     produced: AtomicU32,
     wanted: AtomicU32,
-    wish: WishState,
+    request: WakeRequestState,
     woken: AtomicBool,
 }
 
 impl Waiters {
-    /// As `endpoint/rings/waking.rs` does it; one at a time.
+    /// Models the wake-up request of `endpoint/rings/waking.rs`. Only one thread calls this at a
+    /// time.
     fn make(&self, value: u32) {
-        let before = match self.wish.is_open_at(value) {
+        let before = match self.request.is_open_at(value) {
             true => None,
             false => {
                 self.wanted.store(value, Relaxed);
                 fence(SeqCst);
-                self.wish.replace(value)
+                self.request.replace(value)
             }
         };
         if is_missed(value, before, self.produced.load(Acquire)) {
@@ -334,22 +335,22 @@ impl Waiters {
         }
     }
 
-    fn rung(&self) {
-        if self.wish.is_answered_at(self.produced.load(Acquire)) {
+    fn on_doorbell(&self) {
+        if self.request.is_answered_at(self.produced.load(Acquire)) {
             self.woken.store(true, SeqCst);
         }
     }
 }
 
-/// Somebody sleeps until two bytes are there, and does not look again before it is woken. Meanwhile
-/// somebody else polls, and wants to hear of the next one.
+/// A waiter sleeps until two bytes have arrived, and does not check again before it is woken.
+/// Meanwhile a poller requests a wake-up for the next byte.
 #[test]
-fn who_sleeps_is_woken_whoever_replaces_its_wish() {
+fn sleeper_is_woken_after_its_wake_request_is_replaced() {
     loom::model(|| {
         let end = Arc::new(Waiters {
             produced: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
-            wish: WishState::new(),
+            request: WakeRequestState::new(),
             woken: AtomicBool::new(false),
         });
         end.make(2);
@@ -359,7 +360,7 @@ fn who_sleeps_is_woken_whoever_replaces_its_wish() {
                 end.produced.store(2, Release);
                 fence(SeqCst);
                 if reaches(end.wanted.load(Relaxed), 0, 2) {
-                    end.rung();
+                    end.on_doorbell();
                 }
             })
         };
@@ -369,15 +370,15 @@ fn who_sleeps_is_woken_whoever_replaces_its_wish() {
     });
 }
 
-/// Somebody who polls was held up since he looked, when two bytes were there; now there are four, and somebody
+/// A poller was delayed after it had seen two bytes. Now four bytes have arrived, and a waiter
 /// sleeps until there are eight.
 #[test]
-fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
+fn outdated_wake_request_does_not_leave_a_sleeper_asleep() {
     loom::model(|| {
         let end = Arc::new(Waiters {
             produced: AtomicU32::new(4),
             wanted: AtomicU32::new(0),
-            wish: WishState::new(),
+            request: WakeRequestState::new(),
             woken: AtomicBool::new(false),
         });
         end.make(8);
@@ -388,7 +389,7 @@ fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
                 end.produced.store(8, Release);
                 fence(SeqCst);
                 if reaches(end.wanted.load(Relaxed), 4, 8) {
-                    end.rung();
+                    end.on_doorbell();
                 }
             })
         };
@@ -398,7 +399,211 @@ fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
     });
 }
 
-/// Two copies by a processor, each of one store.
+/// The words of one direction of a frame queue (`frames/queue.rs`): a count that one side moves, and
+/// the wish of the other side, which sleeps until it is woken.
+struct Frames {
+    /// The count of filled or posted buffers.
+    count: AtomicU32,
+    /// The count at which the sleeper is to be woken.
+    wish: AtomicU32,
+    state: WakeRequestState,
+    /// Whether the sleeper was woken since it looked last.
+    woken: Mutex<bool>,
+    wake: Condvar,
+    /// How often the doorbell has rung.
+    rings: AtomicU32,
+    /// The lock of the publishers, and the count that they have published.
+    published: Mutex<u32>,
+    /// The read over the bus, behind the store of a wish.
+    read_back: fn(),
+}
+
+impl Frames {
+    fn new(start: u32) -> Arc<Self> {
+        Self::with(start, || fence(SeqCst))
+    }
+
+    fn with(start: u32, read_back: fn()) -> Arc<Self> {
+        Arc::new(Self {
+            read_back,
+            count: AtomicU32::new(start),
+            wish: AtomicU32::new(0),
+            state: WakeRequestState::new(),
+            woken: Mutex::new(false),
+            wake: Condvar::new(),
+            rings: AtomicU32::new(0),
+            published: Mutex::new(start),
+        })
+    }
+
+    /// Models `Queue::answer` behind the store of a count, by a sender that publishes or a receiver
+    /// that posts.
+    fn publish(&self, more: u32) {
+        let mut published = self.published.lock().expect("no panic elsewhere");
+        let (before, after) = (*published, published.wrapping_add(more));
+        self.count.store(after, Release);
+        *published = after;
+        fence(SeqCst);
+        if reaches(self.wish.load(Relaxed), before, after) {
+            self.rings.fetch_add(1, Relaxed);
+            // The doorbell's interrupt: `Wish::rung`, then the poll is scheduled.
+            let _is_answered = self.state.is_answered_at(self.count.load(Acquire));
+            *self.woken.lock().expect("no panic elsewhere") = true;
+            self.wake.notify_all();
+        }
+    }
+
+    /// Models `Wish::make`. Returns whether the caller must not sleep.
+    fn make(&self, value: u32) -> bool {
+        let before = match self.state.is_open_at(value) {
+            true => None,
+            false => {
+                self.wish.store(value, Relaxed);
+                (self.read_back)();
+                self.state.replace(value)
+            }
+        };
+        let count = self.count.load(Acquire);
+        let is_missed = is_missed(value, before, count);
+        if is_missed {
+            let _is_answered = self.state.is_answered_at(count);
+        }
+        is_missed
+    }
+
+    /// Returns whether the sleeper was woken since the last call.
+    fn was_woken(&self) -> bool {
+        std::mem::take(&mut *self.woken.lock().expect("no panic elsewhere"))
+    }
+
+    /// Models a poller that takes what is there and sleeps, until it has taken `most`. It looks
+    /// again only when it has been woken, or if it must not sleep.
+    fn poll(&self, mut taken: u32, most: u32) -> u32 {
+        while taken != most {
+            self.was_woken();
+            let count = self.count.load(Acquire);
+            assert!(count.wrapping_sub(taken) <= most.wrapping_sub(taken));
+            taken = count;
+            if taken == most || self.make(taken.wrapping_add(1)) {
+                continue;
+            }
+            let mut woken = self.woken.lock().expect("no panic elsewhere");
+            while !*woken {
+                woken = self.wake.wait(woken).expect("no panic elsewhere");
+            }
+        }
+        taken
+    }
+}
+
+/// A receiver polls, and sleeps between frames. Loom reports a poller that sleeps for ever. The
+/// counts wrap.
+fn poller_gets_all(read_back: fn()) {
+    const START: u32 = u32::MAX - 1;
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let frames = Frames::with(START, read_back);
+        let sender = {
+            let frames = frames.clone();
+            thread::spawn(move || {
+                frames.publish(1);
+                frames.publish(2);
+            })
+        };
+        let all = START.wrapping_add(3);
+        assert_eq!(frames.poll(START, all), all);
+        sender.join().expect("the sender ends");
+        let rings = frames.rings.load(Relaxed);
+        assert!(rings <= 2, "{rings} doorbells for two publications");
+    });
+}
+
+#[test]
+fn poller_of_frames_gets_all_that_are_published() {
+    poller_gets_all(|| fence(SeqCst));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn wish_for_frames_that_is_not_read_back_is_missed() {
+    poller_gets_all(|| ());
+}
+
+/// Two senders take turns by a lock.
+#[test]
+fn poller_of_frames_misses_none_of_two_senders() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let frames = Frames::new(u32::MAX);
+        let senders = [1, 2].map(|count| {
+            let frames = frames.clone();
+            thread::spawn(move || frames.publish(count))
+        });
+        let all = u32::MAX.wrapping_add(3);
+        assert_eq!(frames.poll(u32::MAX, all), all);
+        for sender in senders {
+            sender.join().expect("the sender ends");
+        }
+    });
+}
+
+/// A sender without room stops its queue and wishes for two buffers. Meanwhile the receiver posts
+/// them, one after the other.
+#[test]
+fn sender_without_room_is_woken_when_there_is_room() {
+    loom::model(|| {
+        let posted = Frames::new(u32::MAX);
+        let receiver = {
+            let posted = posted.clone();
+            thread::spawn(move || {
+                posted.publish(1);
+                posted.publish(1);
+            })
+        };
+        let wanted = u32::MAX.wrapping_add(2);
+        let may_go_on = posted.make(wanted);
+        receiver.join().expect("the receiver ends");
+        assert!(
+            may_go_on || posted.was_woken(),
+            "the queue stays stopped for ever"
+        );
+        assert_eq!(posted.count.load(Acquire), wanted);
+    });
+}
+
+/// A sender that does not sleep makes its wish for more room than it got before, while a doorbell
+/// for the last wish is on its way.
+#[test]
+fn wish_for_more_room_is_not_taken_for_the_last_one() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let posted = Frames::new(0);
+        let receiver = {
+            let posted = posted.clone();
+            thread::spawn(move || {
+                posted.publish(1);
+                posted.publish(2);
+            })
+        };
+        let _may_go_on = posted.make(1);
+        // The sender fills the first buffer as soon as it is there, and then wants two.
+        while posted.count.load(Acquire) == 0 {
+            thread::yield_now();
+        }
+        posted.was_woken();
+        let may_go_on = posted.make(3);
+        receiver.join().expect("the receiver ends");
+        assert!(
+            may_go_on || posted.was_woken(),
+            "the queue stays stopped for ever"
+        );
+    });
+}
+
+/// Two copies by a CPU, each of one store.
 struct Link {
     stores: Stores,
     sent: [AtomicBool; 2],
@@ -414,7 +619,7 @@ impl Link {
         self.complete[number].store(true, Release);
     }
 
-    /// Starts an engine: copies that were complete before have arrived then.
+    /// Starts an engine. By then, copies that completed before must have arrived.
     fn start_engine(&self) {
         let complete = [0, 1].map(|number| self.complete[number].load(Acquire));
         self.stores.settle(|| {
@@ -434,11 +639,11 @@ impl Link {
     }
 }
 
-/// Two start engines, one of them twice.
+/// Two threads start engines, one of them twice.
 #[test]
-fn no_engine_overtakes_a_copy_by_the_processor() {
+fn engine_does_not_overtake_a_cpu_copy() {
     let mut model = loom::model::Builder::new();
-    // All interleavings would take minutes.
+    // Running all interleavings would take minutes.
     model.preemption_bound = Some(2);
     model.check(|| {
         let flags = || [AtomicBool::new(false), AtomicBool::new(false)];
@@ -466,7 +671,8 @@ fn no_engine_overtakes_a_copy_by_the_processor() {
     });
 }
 
-/// The marks of a group and of two of its slots, and what they are about. All other marks are never there.
+/// The marks of a group and of two of its slots, and the counters that they announce. Other marks
+/// are never set.
 struct Marked {
     group: AtomicU8,
     slots: [AtomicU8; 2],
@@ -499,9 +705,9 @@ impl news::Marks for Marked {
     }
 }
 
-/// Two connections move on and ring, while an earlier doorbell has the marks looked at.
+/// Two connections advance and ring, while an earlier doorbell makes the reader check the marks.
 #[test]
-fn no_news_is_missed() {
+fn marks_set_while_others_are_taken_are_not_missed() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -531,14 +737,14 @@ fn no_news_is_missed() {
         for writer in writers {
             writer.join().expect("the writer ends");
         }
-        // The doorbell of the last one.
+        // The reader answers the doorbell of the last connection.
         assert_eq!(look(), None);
-        assert_eq!(seen, [1, 1], "somebody sleeps for ever");
+        assert_eq!(seen, [1, 1], "a waiter sleeps for ever");
     });
 }
 
-/// A number that is stored in halves, and a peer that waits for the lower one.
-fn who_sees_one_half_sees_the_other(barrier: fn()) {
+/// Stores a number in halves, while a peer waits for the lower half.
+fn reader_of_one_half_sees_the_other(barrier: fn()) {
     loom::model(move || {
         let halves = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let storer = {
@@ -560,12 +766,12 @@ fn who_sees_one_half_sees_the_other(barrier: fn()) {
 }
 
 #[test]
-fn no_half_of_a_number_overtakes_the_other() {
-    who_sees_one_half_sees_the_other(|| fence(Release));
+fn barrier_keeps_halves_of_a_number_in_order() {
+    reader_of_one_half_sees_the_other(|| fence(Release));
 }
 
 #[test]
 #[should_panic(expected = "half a number is seen")]
-fn without_a_barrier_a_half_of_a_number_overtakes_the_other() {
-    who_sees_one_half_sees_the_other(|| ());
+fn missing_barrier_lets_halves_of_a_number_overtake() {
+    reader_of_one_half_sees_the_other(|| ());
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two rings of each side together: neither side can stop the other for good.
+//! The two rings of each side together: neither side can block the other for good.
 //!
-//! Two nodes as `peer/control.rs` and `peer/dispatch.rs` make them, one step at a time, in any order.
+//! The tests run two nodes as `peer/control.rs` and `peer/dispatch.rs` make them, one step at a
+//! time, in any order.
 
 use std::collections::VecDeque;
 
@@ -13,10 +14,11 @@ use crate::logic::control_block::{ANSWERS_OF_ONE, SlotReader, SlotWriter};
 
 const SLOTS: u32 = 4;
 
-/// How many questions of one connection may wait for the end of transfers.
+/// Number of requests of one connection that may wait for transfers to complete.
 const MOST_DEFERRED: usize = 6;
 
-/// A ring from one node to another: what lies in it, and its two ends. An entry is how many answers it wants.
+/// A ring from one node to another: its entries and its two ends. An entry is the number of answers
+/// that it asks for.
 struct Ring {
     writer: SlotWriter,
     reader: SlotReader,
@@ -53,13 +55,13 @@ impl Ring {
     }
 }
 
-/// One node: what it sends by, and what it has still to send.
+/// One node: its rings, and the messages that it still has to send.
 struct Node {
     requests: Ring,
     answers: Ring,
-    /// Answers that each request wants at once.
+    /// For each unsent request, the number of answers that the peer sends at once.
     unsent: VecDeque<u32>,
-    /// Answers for which there is reserved memory.
+    /// Number of deferred answers with reserved memory.
     late: u32,
 }
 
@@ -73,7 +75,7 @@ impl Node {
         }
     }
 
-    /// A process posts, or the control work flushes. Says whether anything was sent.
+    /// Lets a process post, or the control work flush. Returns whether a message was sent.
     fn send(&mut self) -> bool {
         if self.late > 0 && self.answers.free() > 0 {
             self.late -= 1;
@@ -87,7 +89,7 @@ impl Node {
         next.inspect(|wants| self.requests.write(*wants)).is_some()
     }
 
-    /// The control work handles one message of the peer. Says whether there was one.
+    /// Lets the control work handle one message of the peer. Returns whether there was one.
     fn handle(&mut self, peer: &mut Self) -> bool {
         if peer.answers.take().is_some() {
             return true;
@@ -114,7 +116,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn everything_is_said_and_handled_in_the_end(
+    fn all_requests_and_answers_are_eventually_handled(
         requests in prop::array::uniform2(prop::collection::vec(0..=ANSWERS_OF_ONE, 0..40)),
         late in prop::array::uniform2(0_u32..20),
         steps in prop::collection::vec(0_u8..4, 0..400),
@@ -131,23 +133,23 @@ proptest! {
         for number in steps {
             step(number);
         }
-        // From any state on, something goes on until all is done.
+        // From any state, some step succeeds until all work is done.
         while (0..4).fold(false, |goes_on, number| step(number) | goes_on) {}
         prop_assert!(near.is_idle() && far.is_idle());
     }
 }
 
-/// What happens between processes that ask, and are interrupted, and a peer that answers.
+/// An event between processes that send requests and are interrupted, and a peer that answers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A process asks, if there is room; whether it waits for the answer is all the same to the rings. The answer
-    /// comes at once, or when transfers have ended.
+    /// A process sends a request if there is room. The rings do not care whether it waits for the
+    /// answer. The peer answers at once, or when transfers have completed.
     Ask { at_once: bool },
     /// The peer's control work handles a message.
     Handle,
-    /// All transfers of the peer end.
+    /// All transfers of the peer complete.
     TransfersEnd,
-    /// The asker's control work takes an answer.
+    /// The requester's control work takes an answer.
     Take,
 }
 
@@ -160,12 +162,12 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The peer of processes that ask.
+/// The peer of processes that send requests.
 struct Asked {
     requests: Ring,
     answers: Ring,
     deferred: usize,
-    /// Answers that wait for room, each with the memory that was reserved for it.
+    /// Answers that wait for room, each with its reserved memory.
     late: usize,
     asked: usize,
     answered: usize,
@@ -189,7 +191,7 @@ impl Asked {
                 }
                 match self.requests.take() {
                     Some(0) if self.deferred < MOST_DEFERRED => self.deferred += 1,
-                    // Or it says that too many wait.
+                    // The peer answers that too many requests wait.
                     Some(_) => self.answers.write(0),
                     None => (),
                 }
@@ -203,10 +205,12 @@ impl Asked {
 proptest! {
     #![proptest_config(config())]
 
-    /// No process can make a node hold more than what it has reserved for one connection, or find no room for an
-    /// answer, which would end the session: however often it asks and gives up.
+    /// Processes can't make a node hold more than the reservation of one connection, however often
+    /// they send requests and give up.
+    ///
+    /// They can't exhaust the room for answers either, which would end the session.
     #[test]
-    fn questions_that_are_given_up_are_bounded(events in prop::collection::vec(event(), 0..600)) {
+    fn abandoned_questions_hold_bounded_memory(events in prop::collection::vec(event(), 0..600)) {
         let mut asked = Asked {
             requests: Ring::new(),
             answers: Ring::new(),

@@ -8,8 +8,8 @@ use super::config;
 use crate::logic::log_limit::{BURST, LogLimit, PERIOD};
 
 #[test]
-fn a_burst_goes_through_and_then_one_line_a_period() {
-    // One that tells what was kept back, before it, is two.
+fn burst_is_logged_and_then_one_line_per_period() {
+    // A line with a report of suppressed lines before it counts as two.
     let limit = LogLimit::new();
     for _ in 0..BURST {
         assert_eq!(limit.admit(5), Some(0));
@@ -17,12 +17,12 @@ fn a_burst_goes_through_and_then_one_line_a_period() {
     assert_eq!(limit.admit(5), None);
     assert_eq!(limit.admit(4 + PERIOD), None);
     assert_eq!(limit.admit(4 + 2 * PERIOD), None);
-    // What was kept back is told once.
+    // The suppressed lines are reported once.
     assert_eq!(limit.admit(5 + 2 * PERIOD), Some(3));
     assert_eq!(limit.admit(5 + 2 * PERIOD), None);
     assert_eq!(limit.admit(5 + 4 * PERIOD), Some(1));
     assert_eq!(limit.admit(5 + 5 * PERIOD), Some(0));
-    // After a quiet while there may be a burst again, and no more.
+    // After a quiet time another burst may come, but no more.
     let later = 5 + (BURST + 50) * PERIOD;
     for _ in 0..BURST {
         assert_eq!(limit.admit(later), Some(0));
@@ -33,14 +33,16 @@ fn a_burst_goes_through_and_then_one_line_a_period() {
 proptest! {
     #![proptest_config(config())]
 
-    /// However the lines come: no more than a burst and what the time allows, those that tell of others among them, and
-    /// each that is kept back is told.
+    /// For any times of the lines: the log gets at most a burst and the lines that the time allows,
+    /// including reports of suppressed lines. Each suppressed line is reported.
     #[test]
-    fn lines_are_bounded_and_counted(pauses in prop::collection::vec(0..2 * PERIOD, 0..1000)) {
+    fn log_lines_are_limited_and_dropped_ones_counted(
+        pauses in prop::collection::vec(0..2 * PERIOD, 0..1000),
+    ) {
         let limit = LogLimit::new();
         let (mut now, mut lines, mut told, mut kept) = (0, 0, 0, 0);
         for pause in pauses {
-            // Mostly at once.
+            // Most lines come at once.
             now += pause.saturating_sub(PERIOD) / 8;
             match limit.admit(now) {
                 Some(count) => {

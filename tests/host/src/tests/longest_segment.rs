@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much an engine is offered.
+//! The length of the segments that an engine is offered.
 
 use crate::logic::plan::{LONGEST, UNDECLARED, longest_segment};
 
 #[test]
-fn what_is_declared_is_believed() {
+fn declared_segment_limit_is_used() {
     assert_eq!(longest_segment(4096), 4096);
     assert_eq!(longest_segment(UNDECLARED + 1), UNDECLARED + 1);
     assert_eq!(longest_segment(u64::MAX), LONGEST);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations that complete in any order against a set, and marks that nobody handed out.
+//! Operations that complete in any order, against a set, and marks that the driver never returned.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::config;
 use crate::logic::marks::{Numbers, Origin, Sequence, Unknown, WINDOW, decode, encode, origin};
 
 #[test]
-fn the_watermark_waits_for_the_first() {
+fn watermark_waits_for_the_first_transfer() {
     let mut tracker = Numbers::new();
     let numbers: Vec<Sequence> = (0..3).filter_map(|_| tracker.begin()).collect();
     assert_eq!(numbers, [Sequence(1), Sequence(2), Sequence(3)]);
@@ -24,7 +24,7 @@ fn the_watermark_waits_for_the_first() {
 }
 
 #[test]
-fn a_full_window_opens_when_the_first_completes() {
+fn full_window_opens_when_its_first_transfer_completes() {
     let mut tracker = Numbers::new();
     for _ in 0..WINDOW {
         assert!(tracker.begin().is_some());
@@ -37,14 +37,14 @@ fn a_full_window_opens_when_the_first_completes() {
     assert!(tracker.end(Sequence(1), false, false));
     assert_eq!(tracker.watermark(), Sequence(WINDOW));
     assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 1)));
-    // The bits of the last round are gone.
+    // The bits of the last round are cleared.
     assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 2)));
     assert!(tracker.end(Sequence(WINDOW + 1), false, false));
     assert_eq!(tracker.watermark(), Sequence(WINDOW + 1));
 }
 
 #[test]
-fn what_is_not_outstanding_is_ignored() {
+fn end_of_a_number_not_outstanding_is_ignored() {
     let mut tracker = Numbers::new();
     assert!(!tracker.end(Sequence(1), false, false));
     tracker.begin();
@@ -58,7 +58,7 @@ fn what_is_not_outstanding_is_ignored() {
 }
 
 #[test]
-fn marks_are_positive_and_few_numbers_are_marks() {
+fn encoded_marks_are_positive_and_small_numbers_are_refused() {
     for number in [0, 1, (1 << 29) - 1, 1 << 29, 1 << 31, u64::MAX] {
         for origin in [Origin::Own, Origin::Peer] {
             assert!(encode(Sequence(number), origin) > 0);
@@ -71,17 +71,17 @@ fn marks_are_positive_and_few_numbers_are_marks() {
 }
 
 #[test]
-fn marks_of_the_future_are_unknown() {
+fn future_marks_are_refused() {
     let mark = encode(Sequence(10), Origin::Own);
     assert_eq!(decode(mark, Sequence(9)), Err(Unknown));
     assert_eq!(decode(mark, Sequence(10)), Ok((Origin::Own, Sequence(10))));
-    // Nothing was started: the only mark is the one for nothing.
+    // Nothing was started, so the only mark is the one of no transfer.
     let nothing = encode(Sequence(0), Origin::Own);
     assert_eq!(decode(nothing, Sequence(0)), Ok((Origin::Own, Sequence(0))));
 }
 
 #[test]
-fn old_marks_are_unknown() {
+fn too_old_marks_are_refused() {
     let mark = encode(Sequence(5), Origin::Peer);
     let known = Sequence(5 + (1 << 28));
     assert_eq!(decode(mark, known), Ok((Origin::Peer, Sequence(5))));
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn behaves_as_a_set(
+    fn tracker_agrees_with_a_set(
         steps in prop::collection::vec((any::<bool>(), 1..200_usize, any::<u64>()), 1..400),
     ) {
         let mut tracker = Numbers::new();
@@ -112,7 +112,8 @@ proptest! {
                     prop_assert_eq!(number, Some(Sequence(last)));
                     outstanding.insert(last);
                 } else {
-                    // Mostly numbers around the window, outstanding or not.
+                    // Most numbers are around the window, whether their transfers are in flight or
+                    // not.
                     let number = match pick.wrapping_add(round.wrapping_mul(0x9e37_79b9)) {
                         wild if wild % 16 == 0 => wild,
                         near => before.saturating_sub(10) + near % (WINDOW + 20),
@@ -130,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn marks_come_back(number: u64, behind in 0..=1_u64 << 28, peer: bool) {
+    fn encoded_mark_decodes_to_itself(number: u64, behind in 0..=1_u64 << 28, peer: bool) {
         let origin = if peer { Origin::Peer } else { Origin::Own };
         let last = number.saturating_add(behind);
         let mark = encode(Sequence(number), origin);
@@ -138,9 +139,9 @@ proptest! {
         prop_assert_eq!(decode(mark, Sequence(last)), Ok((origin, Sequence(number))));
     }
 
-    /// Whatever user space says, the answer is a number that was issued.
+    /// For any mark that user space passes, the result is a number that was issued.
     #[test]
-    fn forged_marks_stand_for_issued_numbers(
+    fn forged_mark_decodes_to_an_issued_number_or_none(
         mark: i32,
         last in prop_oneof![0..1000_u64, any::<u64>()],
     ) {

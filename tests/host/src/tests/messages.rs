@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SCIF's messages: all of them come back, no slot does harm, and the documentation has each.
+//! SCIF's messages: each decodes to itself, no slot does harm, and the documentation describes
+//! each.
 //!
-//! What messages there are is taken from the table that defines them.
+//! The tests take the messages from the table that defines them.
 
 use proptest::prelude::*;
 use proptest::strategy::Union;
@@ -18,7 +19,7 @@ use crate::logic::messages::{
     RingAddress, Status, WindowId, message_table,
 };
 
-/// What a field can be.
+/// A field whose values proptest can generate.
 trait Generated: Sized {
     fn generated() -> BoxedStrategy<Self>;
 }
@@ -38,7 +39,7 @@ macro_rules! arbitrary {
 arbitrary!(bool, u16, u64, [u64; EXTENTS_IN_OFFER], Option<(u64, u64)>);
 
 impl Generated for u32 {
-    /// Small ones are wanted where a condition asks for them.
+    /// Small values are frequent, because some conditions ask for them.
     fn generated() -> BoxedStrategy<Self> {
         prop_oneof![any::<u32>(), 0..8_u32].boxed()
     }
@@ -138,7 +139,7 @@ impl Generated for PushRequest {
     }
 }
 
-/// All that stand for something.
+/// Returns all status values that have a code.
 fn statuses() -> Vec<Status> {
     (0..100_u32)
         .filter_map(|code| {
@@ -155,12 +156,12 @@ impl Generated for Status {
     }
 }
 
-/// A message of the table, and how to make one.
+/// A message of the table, with a strategy that makes it.
 struct Entry {
     number: u8,
     name: &'static str,
     has_target: bool,
-    /// Of each field: the sizes of the numbers in it.
+    /// For each field, the sizes of the numbers in it.
     fields: Vec<&'static [usize]>,
     message: BoxedStrategy<Message>,
 }
@@ -248,7 +249,7 @@ fn slot() -> impl Strategy<Value = [u8; SEQUENCE_OFFSET]> {
 }
 
 #[test]
-fn zeroed_slots_are_no_message() {
+fn zeroed_slot_is_no_message() {
     let mut slot = [0; SEQUENCE_OFFSET];
     assert_eq!(decode(&slot), Err(Malformed::Version));
     slot[1] = VERSION;
@@ -260,9 +261,9 @@ fn zeroed_slots_are_no_message() {
     assert_eq!(decode(&[0xff; SEQUENCE_OFFSET]), Err(Malformed::Version));
 }
 
-/// Those that there are, whatever the table says: numbers are not given out twice.
+/// The numbers of the messages are fixed: a number is never given to another message.
 #[test]
-fn messages_have_their_numbers() {
+fn message_numbers_are_unique_and_fixed() {
     let numbers: Vec<_> = entries()
         .iter()
         .map(|entry| (entry.number, entry.name))
@@ -297,7 +298,7 @@ fn messages_have_their_numbers() {
 }
 
 #[test]
-fn messages_know_themselves() {
+fn messages_report_their_own_kind_and_target() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 
@@ -317,7 +318,7 @@ fn messages_know_themselves() {
     }
 }
 
-/// Offset and size of each number of each field; those that a field repeats are one row.
+/// Returns offset and size of each number of each field. Repeated numbers of a field are one row.
 fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
     let mut at = 8_usize;
     let mut rows = Vec::new();
@@ -337,7 +338,7 @@ fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
 
 /// The tables of `Documentation/wire-protocol.rst`, one for each message.
 #[test]
-fn the_documentation_has_the_layout_of_each_message() {
+fn documented_layouts_match_the_messages() {
     let text = include_str!("../../../../Documentation/wire-protocol.rst");
     for entry in entries() {
         let title = format!("\n**{} {}**", entry.number, entry.name);
@@ -358,9 +359,9 @@ fn the_documentation_has_the_layout_of_each_message() {
     }
 }
 
-/// Bytes that the tables of `Documentation/wire-protocol.rst` lead to.
+/// Messages have the bytes that the tables of `Documentation/wire-protocol.rst` lead to.
 #[test]
-fn messages_to_the_byte() {
+fn encoded_messages_match_the_documented_bytes() {
     let bytes = |message: &Message, len: usize| {
         let slot = encode(message);
         assert!(slot[len..].iter().all(|byte| *byte == 0));
@@ -410,9 +411,9 @@ fn messages_to_the_byte() {
     ]);
 }
 
-/// Each thing that makes a message malformed, by itself.
+/// Each fault that makes a message malformed is refused by itself.
 #[test]
-fn impossible_fields_are_refused() {
+fn invalid_fields_are_refused_one_by_one() {
     let good = Message::Connect {
         source: ChannelId(1),
         source_port: 0,
@@ -474,7 +475,7 @@ fn impossible_fields_are_refused() {
     };
     let cases: [(&Message, usize, &[u8], bool); 29] = [
         (&good, 8, &[0], false),
-        // A port beside a name.
+        // The message has a port beside a name.
         (&good, 16, &[1], true),
         (&good, 14, &[1, 0, 1], false),
         (&good, 32, &[0], false),
@@ -486,7 +487,7 @@ fn impossible_fields_are_refused() {
             &[0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             true,
         ),
-        // A ring that may become smaller, or no power of two.
+        // The ring is smaller, or its size is no power of two.
         (&good, 40, &[1], false),
         (&good, 40, &[3], false),
         (&good, 40, &[4], true),
@@ -531,20 +532,20 @@ proptest! {
     #![proptest_config(Config { cases: config().cases * 16, ..config() })]
 
     #[test]
-    fn messages_come_back(message in message()) {
+    fn encoded_message_decodes_to_itself(message in message()) {
         prop_assert_eq!(decode(&encode(&message)), Ok(message));
     }
 
-    /// What decodes at all is what its own encoding says.
+    /// If a slot decodes, the encoding of the message leads to the same message.
     #[test]
-    fn any_slot_does_no_harm(slot in slot()) {
+    fn any_decoded_slot_encodes_to_the_same_message(slot in slot()) {
         if let Ok(message) = decode(&slot) {
             prop_assert_eq!(decode(&encode(&message)), Ok(message));
         }
     }
 
     #[test]
-    fn a_message_with_a_wrong_byte_does_no_harm(
+    fn message_with_a_wrong_byte_decodes_consistently_or_fails(
         message in message(),
         at in 0..SEQUENCE_OFFSET,
         byte: u8,
@@ -557,7 +558,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_are_about_a_channel_or_none(message in message(), other in 1_u32..) {
+    fn message_with_missing_or_extra_target_is_refused(message in message(), other in 1_u32..) {
         let envelope = message.envelope();
         let has_target = message.target() != ChannelId::NONE;
         for target in [ChannelId::NONE, ChannelId(other)] {
@@ -582,7 +583,7 @@ proptest! {
 
     /// Unused bytes are ignored.
     #[test]
-    fn what_lies_behind_the_fields_does_not_matter(message in message(), fill: u8) {
+    fn bytes_after_the_fields_are_ignored(message in message(), fill: u8) {
         let mut envelope = message.envelope();
         let entries = entries();
         let entry = entries.iter().find(|entry| entry.number == envelope.kind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `logic/news.rs`, one step after another; all at once it is in `interleavings.rs`.
+//! The marks of `logic/news.rs`, one step after another. `interleavings.rs` tests concurrent steps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ impl Memory {
         }
     }
 
-    /// As who rings does it.
+    /// Stores the marks as a sender does.
     fn mark(&self, news: News, slot: u32) {
         let (slot, group) = news.places(slot);
         for place in [slot, group] {
@@ -55,7 +55,7 @@ fn taken(news: News, memory: &Memory) -> Vec<u32> {
 }
 
 #[test]
-fn what_there_is_to_look_at_does_not_depend_on_how_many_there_are() {
+fn taking_marks_costs_the_same_for_any_connection_count() {
     let news = LARGEST.news();
     let memory = Memory::of(news);
     assert!(taken(news, &memory).is_empty());
@@ -66,7 +66,7 @@ fn what_there_is_to_look_at_does_not_depend_on_how_many_there_are() {
 }
 
 #[test]
-fn neighbours_share_no_slot() {
+fn adjacent_connection_ids_share_no_slot() {
     for len in [64 << 10, 1 << 20, 4 << 20] {
         let news = ControlGeometry::for_aperture(len).news();
         let slots: BTreeSet<u32> = (7..7 + news.slots()).map(|id| news.slot(id)).collect();
@@ -75,7 +75,7 @@ fn neighbours_share_no_slot() {
 }
 
 #[test]
-fn whoever_marks_all_the_time_keeps_nobody_else_from_being_found() {
+fn endless_marks_do_not_hide_other_marks() {
     let news = LARGEST.news();
     let memory = Memory::of(news);
     let (busy, quiet) = ([0, 1, 70], [2, 69, 71, 4095]);
@@ -97,14 +97,14 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn each_mark_is_found_once(len: u64, connections: Vec<u32>, most in 1usize..20, first: u32) {
+    fn every_mark_is_taken_once(len: u64, connections: Vec<u32>, most in 1usize..20, first: u32) {
         let news = ControlGeometry::for_aperture(len).news();
         let mut from = news.slot(first);
         let memory = Memory::of(news);
         let marked: BTreeSet<u32> = connections.iter().map(|id| news.slot(*id)).collect();
         marked.iter().for_each(|slot| memory.mark(news, *slot));
         let mut found = Vec::new();
-        // Who has had enough comes back.
+        // A reader that stops early comes back.
         loop {
             let mut left = most;
             let next = news.take(&memory, from, |slot| {
@@ -121,9 +121,12 @@ proptest! {
         prop_assert!(memory.bytes.borrow().iter().all(|byte| *byte == 0));
     }
 
-    /// A hostile writer may store anything.
+    /// A hostile writer may store any bytes.
     #[test]
-    fn any_bytes_are_some_slots(len: u64, seed in prop::collection::vec(any::<u8>(), 1..99)) {
+    fn any_mark_bytes_yield_valid_slots(
+        len: u64,
+        seed in prop::collection::vec(any::<u8>(), 1..99),
+    ) {
         let news = ControlGeometry::for_aperture(len).news();
         let memory = Memory::of(news);
         let bytes = seed.iter().cycle();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers that fail, and what fences and signals of both sides hear of them.
+//! Transfers that fail, and the failures that fences and signals of both sides report.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::logic::marks::Asker::{self, Peer, This};
 use crate::logic::marks::Numbers;
 use crate::logic::marks::{REPORTS, Sequence, WINDOW};
 
-/// Numbers of so many transfers that are under way, and those.
+/// Starts `count` transfers. Returns the numbers and the transfers in flight.
 fn started(count: u64) -> (Numbers, Vec<Sequence>) {
     let mut numbers = Numbers::new();
     let all = (0..count).filter_map(|_| numbers.begin()).collect();
@@ -17,7 +17,7 @@ fn started(count: u64) -> (Numbers, Vec<Sequence>) {
 }
 
 #[test]
-fn a_signal_is_not_stored_though_a_fence_has_reported_the_failure_before() {
+fn failure_reported_to_a_fence_still_fails_the_signal() {
     let (mut numbers, all) = started(3);
     let signal = numbers.last_issued();
     numbers.end(all[1], true, false);
@@ -28,7 +28,7 @@ fn a_signal_is_not_stored_though_a_fence_has_reported_the_failure_before() {
 }
 
 #[test]
-fn every_mark_that_stands_for_it_reports_it() {
+fn every_mark_covering_a_failure_reports_it() {
     let (mut numbers, all) = started(2);
     let (first, second) = (all[0], all[1]);
     numbers.end(first, true, false);
@@ -39,7 +39,7 @@ fn every_mark_that_stands_for_it_reports_it() {
 }
 
 #[test]
-fn what_is_asked_for_after_the_report_hears_nothing_of_it() {
+fn mark_requested_after_the_report_reports_no_failure() {
     let (mut numbers, all) = started(1);
     numbers.end(all[0], true, false);
     assert!(numbers.report_failure(This, all[0]));
@@ -47,20 +47,20 @@ fn what_is_asked_for_after_the_report_hears_nothing_of_it() {
     assert!(later > all[0] && numbers.is_complete(later));
     assert_eq!(numbers.in_flight(), 0);
     assert!(!numbers.has_failed(This, later) && !numbers.report_failure(This, later));
-    // Also behind transfers.
+    // Transfers that start after the report change nothing.
     let next = numbers.begin().unwrap();
     numbers.end(next, false, false);
     assert!(!numbers.report_failure(This, next));
-    // And the first one still does.
+    // The first transfer's failure is still reported.
     assert!(numbers.report_failure(This, all[0]));
 }
 
 #[test]
-fn each_side_hears_of_it_by_its_own() {
+fn failure_is_reported_to_each_side_separately() {
     let (mut numbers, all) = started(1);
     numbers.end(all[0], true, false);
     assert!(numbers.report_failure(This, all[0]));
-    // A signal that the peer asks for now: it was told of nothing.
+    // The peer asks for a signal now. No failure was reported to the peer.
     let later = numbers.last_issued();
     assert!(numbers.has_failed(Peer, later) && !numbers.has_failed(This, later));
     assert!(numbers.report_failure(Peer, later));
@@ -68,7 +68,7 @@ fn each_side_hears_of_it_by_its_own() {
 }
 
 #[test]
-fn a_failure_that_its_caller_hears_of_concerns_others_who_wait() {
+fn failure_returned_to_its_caller_is_reported_to_waiters() {
     let (mut numbers, all) = started(2);
     let mark = numbers.last_issued();
     numbers.end(all[1], true, true);
@@ -81,7 +81,7 @@ fn a_failure_that_its_caller_hears_of_concerns_others_who_wait() {
 }
 
 #[test]
-fn without_a_number_for_the_report_it_is_heard_once_more() {
+fn failure_in_a_full_window_is_reported_again() {
     let (mut numbers, all) = started(WINDOW);
     numbers.end(all[3], true, true);
     let last = numbers.last_issued();
@@ -93,31 +93,32 @@ fn without_a_number_for_the_report_it_is_heard_once_more() {
     assert!(numbers.has_failed(This, last) && !numbers.has_failed(This, next));
 }
 
-/// A failure, as a model keeps it: whom it was reported to, and which number had been given out by then.
+/// A failure in the model: for each side, the last number issued when the failure was reported to
+/// it.
 #[derive(Debug)]
 struct Failure {
     number: u64,
-    /// Of this side's askers, and of the peer's.
+    /// Report to the callers of this side, and report to the peer.
     reported: [Option<u64>; 2],
 }
 
-/// What was asked for: it stands for all transfers up to this number.
+/// A mark or a signal that a side has asked for. It stands for all transfers up to this number.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     asker: Asker,
     up_to: u64,
 }
 
-/// What happens at an end. Numbers choose among what there is.
+/// An event at an endpoint. The numbers choose among the transfers or requests that exist.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begins,
     Ends(usize),
-    /// It fails, and its caller is told or not.
+    /// A transfer fails, and its caller gets the error or not.
     Fails(usize, bool),
-    /// A mark or a signal is asked for.
+    /// A side asks for a mark or a signal.
     IsAsked(bool),
-    /// A fence waits for one.
+    /// A fence waits for a mark or a signal.
     Waits(usize),
     /// A signal is due.
     Signals(usize),
@@ -141,10 +142,14 @@ fn side(asker: Asker) -> usize {
 proptest! {
     #![proptest_config(config())]
 
-    /// Each mark and each signal hears of the failures that it stands for, but of those that its side had heard of before
-    /// it was asked for, in whatever order they are looked at, and however often.
+    /// Each mark and each signal reports the failures of the transfers that it stands for.
+    ///
+    /// Failures that were reported to its side before it was requested are left out. Order and
+    /// number of the checks do not matter.
     #[test]
-    fn each_hears_exactly_of_what_it_stands_for(steps in prop::collection::vec(step(), 0..60)) {
+    fn marks_and_signals_report_exactly_the_failures_they_cover(
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
         let mut numbers = Numbers::new();
         let (mut under_way, mut failures) = (Vec::new(), Vec::<Failure>::new());
         let mut asked = Vec::new();
@@ -192,7 +197,7 @@ proptest! {
                 }
                 _ => (),
             }
-            // Behind so many reports old ones are joined.
+            // After this many reports the numbers join old ones.
             if reports >= REPORTS {
                 break;
             }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parts of a hello between two sides, over registers that behave like scratchpads (a write takes its time, and
-//! replaces what was there) and over some that behave like messages (a full one takes nothing).
+//! Parts of a hello between two sides.
+//!
+//! Some registers behave like scratchpads: a write arrives late, and replaces the former value.
+//! Others behave like messages: a full register refuses a write.
 
 use std::collections::VecDeque;
 
@@ -14,15 +16,15 @@ use crate::logic::parts::{MOST_REGISTERS, PATIENCE_TICKS, Parts, Registers};
 
 type Words = [u32; WORDS];
 
-/// One direction: what one side has written and the other reads.
+/// One direction: the registers that one side writes and the other side reads.
 #[derive(Clone, Debug)]
 struct Lane {
     are_messages: bool,
-    /// As the reader finds them.
+    /// Values that the reader finds in the registers.
     there: Vec<u32>,
-    /// Messages that were not taken out yet.
+    /// Messages that the reader has not taken out.
     full: Vec<Option<u32>>,
-    /// Writes on their way, in order.
+    /// Writes in flight, in order.
     way: VecDeque<(usize, u32)>,
 }
 
@@ -48,14 +50,14 @@ impl Lane {
         taken
     }
 
-    /// So many writes arrive.
+    /// Lets the next `count` writes arrive.
     fn arrive(&mut self, count: usize) {
         for (index, value) in self.way.drain(..count.min(self.way.len())) {
             self.there[index] = value;
         }
     }
 
-    /// The reader takes messages out.
+    /// Takes the messages out, as the reader does.
     fn collect(&mut self) {
         for (there, full) in self.there.iter_mut().zip(&mut self.full) {
             if let Some(value) = full.take() {
@@ -65,7 +67,7 @@ impl Lane {
     }
 }
 
-/// What one side sees of both lanes; before each read some writes arrive.
+/// One side's view of both lanes. Before each read some writes arrive.
 struct View<'a> {
     out: &'a mut Lane,
     back: &'a mut Lane,
@@ -91,7 +93,7 @@ struct Pair {
     said: [Option<Words>; 2],
     now: u32,
     in_session: bool,
-    /// Who wants to look again at the next tick.
+    /// Whether each side has to check again at the next tick.
     unsettled: [bool; 2],
 }
 
@@ -117,18 +119,18 @@ impl Pair {
         self.sides[side].say(&words, self.now);
     }
 
-    /// A side begins a new life, and knows nothing.
+    /// Restarts a side, which then knows nothing of the past.
     fn restart(&mut self, side: usize, random: u32) {
         self.sides[side] = Parts::new(self.registers, random);
         let back = &mut self.lanes[1 - side];
         if back.are_messages {
-            // What was taken out of them is gone with who has taken it.
+            // Messages that the old side has taken out are lost with its memory.
             back.there.fill(0);
         }
         self.said[side] = None;
     }
 
-    /// Returns whether the other side is to be told.
+    /// Lets a side exchange words. Returns whether it has to notify the other side.
     fn exchange(&mut self, side: usize, mut arrivals: impl FnMut() -> usize) -> bool {
         let [first, second] = &mut self.lanes;
         let (out, back) = if side == 0 {
@@ -145,7 +147,7 @@ impl Pair {
             arrivals: &mut arrivals,
         };
         let told = self.sides[side].exchange(&mut view, self.now, self.in_session);
-        // Who has no session looks at each tick.
+        // A side without a session checks at each tick.
         self.unsettled[side] = !self.in_session || self.sides[side].is_unsettled();
         told
     }
@@ -154,7 +156,8 @@ impl Pair {
         (0..2).all(|side| Some(*self.sides[side].heard()) == self.said[1 - side])
     }
 
-    /// Each looks when the other one has told it to, after both were made to look. How often that was.
+    /// Lets both sides exchange once, and then each side again when the other one has notified it.
+    /// Returns the number of exchanges.
     fn settle(&mut self) -> usize {
         let mut to_look = VecDeque::from([0, 1]);
         for count in 0..2000 {
@@ -168,7 +171,8 @@ impl Pair {
         panic!("they never stop");
     }
 
-    /// The same, and again at ticks as long as a side asks for that. How many ticks it took.
+    /// Settles the pair, and again at each tick as long as a side asks for that. Returns the number
+    /// of ticks.
     fn settle_with_ticks(&mut self) -> u32 {
         for ticks in 0..20 * PATIENCE_TICKS {
             self.settle();
@@ -183,7 +187,7 @@ impl Pair {
 }
 
 #[test]
-fn arrives_by_bells_alone() {
+fn hello_in_parts_arrives_by_doorbells_alone() {
     for registers in 2..=MOST_REGISTERS {
         for are_messages in [false, true] {
             let mut pair = Pair::new(registers, are_messages);
@@ -201,7 +205,7 @@ fn arrives_by_bells_alone() {
 }
 
 #[test]
-fn is_quiet_in_a_session_and_not_before() {
+fn hello_is_repeated_until_a_session_exists() {
     let mut pair = Pair::new(4, true);
     pair.say(0, 1);
     pair.say(1, 2);
@@ -219,7 +223,7 @@ fn is_quiet_in_a_session_and_not_before() {
 }
 
 #[test]
-fn what_was_said_anew_replaces_what_was_said() {
+fn new_hello_replaces_the_former_one() {
     let mut pair = Pair::new(8, false);
     pair.say(0, 1);
     pair.say(1, 2);
@@ -231,7 +235,7 @@ fn what_was_said_anew_replaces_what_was_said() {
 }
 
 #[test]
-fn a_header_that_is_gone_takes_all_with_it() {
+fn cleared_header_clears_the_received_hello() {
     let mut pair = Pair::new(8, false);
     pair.say(0, 1);
     pair.say(1, 2);
@@ -242,7 +246,7 @@ fn a_header_that_is_gone_takes_all_with_it() {
 }
 
 #[test]
-fn another_number_of_registers_is_no_header() {
+fn header_with_wrong_register_count_is_ignored() {
     let mut pair = Pair::new(8, false);
     pair.say(0, 1);
     pair.exchange(0, || usize::MAX);
@@ -252,9 +256,10 @@ fn another_number_of_registers_is_no_header() {
     assert_eq!(*pair.sides[1].heard(), [0; WORDS]);
 }
 
-/// Up to version 13 devices with registers enough had the first word of a hello in the first of them.
+/// Up to version 13, devices with enough registers had the first word of a hello in the first
+/// register.
 #[test]
-fn a_hello_of_an_older_version_is_told_apart() {
+fn hello_of_an_older_version_is_recognised() {
     let mut pair = Pair::new(16, false);
     pair.lanes[0].there[0] = 0x5c1f_000d;
     pair.exchange(1, || usize::MAX);
@@ -265,7 +270,7 @@ fn a_hello_of_an_older_version_is_told_apart() {
 }
 
 #[test]
-fn who_begins_anew_hears_all_and_is_heard() {
+fn restarted_side_exchanges_its_hello_again() {
     for are_messages in [false, true] {
         for random in [99 << 6, 7, 8] {
             let mut pair = Pair::new(4, are_messages);
@@ -280,7 +285,7 @@ fn who_begins_anew_hears_all_and_is_heard() {
 }
 
 #[test]
-fn what_gets_lost_is_said_again() {
+fn lost_part_is_sent_again() {
     let mut pair = Pair::new(4, true);
     pair.say(0, 1);
     pair.say(1, 2);
@@ -296,7 +301,7 @@ fn what_gets_lost_is_said_again() {
     }
 }
 
-/// What happens to a pair.
+/// An event that happens to a pair.
 #[derive(Clone, Debug)]
 enum Event {
     Look { side: usize, arrivals: Vec<usize> },
@@ -322,9 +327,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Whatever has happened: in the end each side has heard what the other says.
+    /// After any events, each side hears in the end what the other side says.
     #[test]
-    fn comes_to_an_end(registers in 2..=MOST_REGISTERS, are_messages: bool, events in events()) {
+    fn both_hellos_arrive_after_any_events(
+        registers in 2..=MOST_REGISTERS,
+        are_messages: bool,
+        events in events(),
+    ) {
         let mut pair = Pair::new(registers, are_messages);
         for event in events {
             match event {
@@ -344,9 +353,10 @@ proptest! {
         pair.settle_with_ticks();
     }
 
-    /// Whatever a hostile side writes: nothing but words are taken, and in a few looks there is an end to it.
+    /// A hostile side may write anything. The other side takes only words, and stops after a few
+    /// exchanges.
     #[test]
-    fn anything_may_be_in_registers(
+    fn any_register_contents_take_few_steps(
         registers in 2..=MOST_REGISTERS,
         contents in vec(vec(prop_oneof![any::<u32>(), Just(u32::MAX), 0x5000_0000..0x6000_0000u32], MOST_REGISTERS), 1..8),
     ) {

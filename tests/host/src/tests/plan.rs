@@ -9,7 +9,7 @@ use super::extents::table;
 use crate::logic::extents::Extent;
 use crate::logic::plan::{CACHE_LINE, Linear, Plan, Segment, Short, Walk, split_tail};
 
-/// A walk over given runs, honest or not.
+/// A walk over given runs, which may be false.
 #[derive(Clone, Debug)]
 struct Runs(Vec<(u64, u64)>);
 
@@ -26,7 +26,7 @@ impl Walk for Runs {
     }
 }
 
-/// A walk that does not care for the limit.
+/// A walk that ignores the limit.
 struct Unbounded(Vec<(u64, u64)>);
 
 impl Walk for Unbounded {
@@ -40,7 +40,7 @@ fn linear(address: u64, len: u64) -> Linear {
 }
 
 #[test]
-fn both_sides_are_contiguous() {
+fn planned_segments_are_contiguous_on_both_sides() {
     let plan = Plan::new(
         Runs(vec![(100, 10), (200, 10)]),
         Runs(vec![(300, 5), (400, 15)]),
@@ -64,7 +64,7 @@ fn both_sides_are_contiguous() {
 }
 
 #[test]
-fn a_short_side_is_an_error_and_the_end() {
+fn plan_ends_with_an_error_if_a_side_is_short() {
     let mut plan = Plan::new(linear(0, 100), linear(1000, 30), 40, u64::MAX);
     assert_eq!(
         plan.next(),
@@ -79,18 +79,18 @@ fn a_short_side_is_an_error_and_the_end() {
 }
 
 #[test]
-fn nothing_to_copy_is_no_segment() {
+fn empty_copy_has_no_segment() {
     assert_eq!(Plan::new(linear(0, 0), linear(0, 0), 0, 1).next(), None);
 }
 
 #[test]
-fn linear_ends_with_the_addresses() {
+fn linear_walk_beyond_the_last_address_is_refused() {
     assert!(Linear::new(u64::MAX, 1).is_none());
     assert_eq!(linear(u64::MAX - 1, 1).next(9), Some((u64::MAX - 1, 1)));
 }
 
 #[test]
-fn tails() {
+fn split_tail_cuts_at_the_last_cache_line() {
     assert_eq!(split_tail(0, 0), (0, 0));
     assert_eq!(split_tail(0, 1), (0, 1));
     assert_eq!(split_tail(0, 64), (0, 64));
@@ -110,7 +110,7 @@ fn bytes(runs: &[(u64, u64)]) -> Vec<u64> {
 }
 
 #[test]
-fn segments_are_split() {
+fn segment_splits_at_the_given_length() {
     let segment = |destination, source, len| Segment {
         destination,
         source,
@@ -163,9 +163,9 @@ proptest! {
         prop_assert_eq!(copied, pairs);
     }
 
-    /// A body and a tail planned one after the other are the whole copy.
+    /// A plan of a body and then one of a tail cover the whole copy.
     #[test]
-    fn a_second_plan_begins_where_the_first_ends(
+    fn body_and_tail_plans_cover_the_whole_copy(
         list in prop::collection::vec((0..10_000_u64, 1..100_u64), 1..12),
         skip in 0..100_u64,
         max_segment in 1..70_u64,
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn false_walks_do_no_harm(
+    fn plan_of_invalid_walks_never_overflows(
         destination in prop::collection::vec(any::<(u64, u64)>(), 0..5),
         source in prop::collection::vec(any::<(u64, u64)>(), 0..5),
         len: u64,
@@ -211,7 +211,10 @@ proptest! {
     }
 
     #[test]
-    fn tails_are_the_last_line(address in 0..1_u64 << 40, len in 1..1_u64 << 40) {
+    fn split_tail_is_the_last_cache_line_for_any_range(
+        address in 0..1_u64 << 40,
+        len in 1..1_u64 << 40,
+    ) {
         let (body, tail) = split_tail(address, len);
         prop_assert_eq!(body + tail, len);
         prop_assert!((1..=CACHE_LINE).contains(&tail));

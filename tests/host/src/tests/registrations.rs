@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of kept registrations against one that is searched from end to end.
+//! The table of kept registrations, against a table that is searched linearly.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn pages(space: usize, start: usize, count: usize, writable: bool) -> Pages {
 }
 
 #[test]
-fn all_pages_that_are_touched_count() {
+fn byte_range_counts_all_touched_pages() {
     for (address, len, start, count) in [
         (0, 1, 0, 1),
         (0, 4096, 0, 1),
@@ -51,26 +51,26 @@ fn all_pages_that_are_touched_count() {
 }
 
 #[test]
-fn a_registration_serves_its_own_process_and_access() {
+fn registration_serves_only_its_process_and_access() {
     let kept = [
         entry(pages(1, 10, 4, false), 0),
         entry(pages(1, 20, 4, true), 0),
     ];
     assert_eq!(find(&kept, &pages(1, 10, 4, false)), Some(0));
     assert_eq!(find(&kept, &pages(1, 12, 1, false)), Some(0));
-    // To write takes a registration for writing, to read takes any.
+    // A write needs a registration for writing. A read takes any.
     assert_eq!(find(&kept, &pages(1, 12, 1, true)), None);
     assert_eq!(find(&kept, &pages(1, 21, 2, true)), Some(1));
     assert_eq!(find(&kept, &pages(1, 21, 2, false)), Some(1));
-    // Not all of it.
+    // The registration covers only a part of the pages.
     assert_eq!(find(&kept, &pages(1, 9, 2, false)), None);
     assert_eq!(find(&kept, &pages(1, 13, 2, false)), None);
-    // The same address of another process.
+    // The address is that of another process.
     assert_eq!(find(&kept, &pages(2, 12, 1, false)), None);
 }
 
 #[test]
-fn neighbours_do_not_overlap() {
+fn adjacent_registrations_do_not_overlap() {
     let kept = [
         entry(pages(1, 0, 2, true), 5),
         entry(pages(1, 2, 2, true), 3),
@@ -86,7 +86,7 @@ fn neighbours_do_not_overlap() {
 }
 
 #[test]
-fn what_is_joined_holds_both_and_is_bounded() {
+fn joined_registration_covers_both_within_the_limit() {
     let (one, other) = (pages(1, 2, 2, true), pages(1, 6, 1, true));
     assert_eq!(one.joined(&other, 5), Some(pages(1, 2, 5, true)));
     assert_eq!(other.joined(&one, 5), Some(pages(1, 2, 5, true)));
@@ -103,9 +103,10 @@ fn some_pages() -> impl Strategy<Value = Pages> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Kept as the module keeps it, the table stays in order and finds what a search finds.
+    /// If the table is kept as the module keeps it, it stays in order and finds what a linear
+    /// search finds.
     #[test]
-    fn finds_what_a_search_finds(wanted in prop::collection::vec(some_pages(), 1..60)) {
+    fn find_agrees_with_a_linear_search(wanted in prop::collection::vec(some_pages(), 1..60)) {
         const LIMIT: usize = 20;
 
         let mut kept: Vec<Entry<()>> = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The byte ring against a queue, and against counters that lie.
+//! The byte ring against a queue, and against false counters.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ fn geometry(size: u32) -> Geometry {
 }
 
 #[test]
-fn sizes() {
+fn ring_size_must_be_a_power_of_two() {
     for good in [1, 2, 64, 4096, 1 << 30] {
         assert_eq!(Geometry::new(good).map(|g| g.size()), Some(good));
     }
@@ -24,18 +24,18 @@ fn sizes() {
 }
 
 #[test]
-fn more_than_full_is_corrupt() {
+fn counters_beyond_the_ring_size_are_corrupt() {
     let ring = geometry(16);
     assert_eq!(ring.used(16, 0), Ok(16));
     assert_eq!(ring.free(16, 0), Ok(0));
     assert_eq!(ring.used(17, 0), Err(Corrupt));
     assert_eq!(ring.free(17, 0), Err(Corrupt));
-    // A consumer ahead of the producer.
+    // The consumer is ahead of the producer.
     assert!(ring.used(0, 1).is_err());
 }
 
 #[test]
-fn counters_wrap() {
+fn ring_counters_wrap_around() {
     let ring = geometry(16);
     assert_eq!(ring.used(3, u32::MAX - 4), Ok(8));
     assert_eq!(Geometry::advance(u32::MAX, 2), 1);
@@ -43,7 +43,7 @@ fn counters_wrap() {
 }
 
 #[test]
-fn spans_fill_the_ring_exactly() {
+fn spans_cover_the_ring_exactly() {
     let ring = geometry(8);
     assert_eq!(ring.spans(0, 8), [(0, 8), (0, 0)]);
     assert_eq!(ring.spans(5, 3), [(5, 3), (0, 0)]);
@@ -53,29 +53,29 @@ fn spans_fill_the_ring_exactly() {
 }
 
 #[test]
-fn a_large_ring_does_not_begin_where_large_memory_does() {
+fn large_ring_starts_with_a_skew() {
     let ring = geometry(1 << 20);
     assert_eq!(ring.spans(0, 8), [(SKEW, 8), (0, 0)]);
     assert_eq!(
         ring.spans(0, 1 << 20),
         [(SKEW, (1 << 20) - SKEW), (0, SKEW)]
     );
-    // Not a multiple of the size of two pages, nor of a message that is a larger power of two.
+    // The skew is no multiple of two pages, nor of a larger power of two.
     assert_eq!(SKEW % (2 << 12), 1 << 12);
     // Nothing is shifted within a page.
     assert_eq!(geometry(2048).spans(5, 3), [(5, 3), (0, 0)]);
 }
 
 #[test]
-fn a_wish_is_reached_once() {
-    // The counter steps over 5, and over the end of its numbers.
+fn wake_request_is_reached_once() {
+    // The counter passes 5, and wraps.
     assert!(!reaches(5, 0, 4));
     assert!(reaches(5, 4, 5) && reaches(5, 0, 5) && reaches(5, 0, 9));
     assert!(!reaches(5, 5, 9) && !reaches(5, 6, 9));
     assert!(reaches(2, u32::MAX, 3) && !reaches(2, u32::MAX, 1));
-    // A counter that stands still reaches nothing.
+    // A counter that does not move reaches nothing.
     assert!(!reaches(5, 5, 5) && !reaches(6, 5, 5));
-    // What stands in memory that nobody has written to: no ring begins by ringing.
+    // Memory that was never written holds zero, so no ring begins with a doorbell.
     assert!(!reaches(0, 0, 1) && !reaches(0, 0, 1 << 30));
 }
 
@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn spans_stay_inside(shift in 0_u32..=30, index: u32, len: u32) {
+    fn spans_stay_inside_the_ring(shift in 0_u32..=30, index: u32, len: u32) {
         let ring = geometry(1 << shift);
         let spans = ring.spans(index, len);
         for (offset, len) in spans {
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn of_all_moves_one_reaches_a_wish(
+    fn wake_request_is_reached_by_exactly_one_counter_step(
         start: u32,
         ahead in 1_u32..1000,
         steps in proptest::collection::vec(1_u32..50, 1..100),
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn used_and_free_add_up(shift in 0_u32..=30, produced: u32, consumed: u32) {
+    fn used_and_free_bytes_add_up_to_the_size(shift in 0_u32..=30, produced: u32, consumed: u32) {
         let ring = geometry(1 << shift);
         match ring.used(produced, consumed) {
             Ok(used) => {
@@ -129,7 +129,7 @@ proptest! {
 
     /// Bytes come out in the order they went in, wherever the counters begin.
     #[test]
-    fn behaves_as_a_queue(
+    fn ring_agrees_with_a_queue(
         shift in 0_u32..7,
         start: u32,
         steps in prop::collection::vec((any::<bool>(), 0_u32..100), 1..200),

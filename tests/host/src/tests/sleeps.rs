@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each handshake in which somebody sleeps until somebody else has done something, in every order that the memory
-//! model allows (loom): nobody sleeps for ever.
+//! Each handshake in which one side sleeps until another side has acted, in every order that the
+//! memory model allows (loom). The tests show that no sleeper sleeps for ever.
 //!
-//! The module's code of these takes a kernel or a peer, so what is here is their steps, as the named files have
-//! them. A model can be told to leave out one step, and then has to fail: else it would not say anything of that.
+//! The module's code of these handshakes takes a kernel or a peer. So this file repeats the steps
+//! of the code in the named files. A model can be told to leave out one step, and then has to fail.
+//! Otherwise the model would not show that the step is needed.
 //!
-//! A read back over the bus, and a barrier between a store to the peer and a load of what the peer stores, are
-//! both a full fence here.
+//! A read back over the bus is a full fence here. So is a barrier between a store to the peer and a
+//! load of a value that the peer stores.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -15,35 +16,37 @@ use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// What a model leaves out.
+/// The step that a model leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
-    /// The barrier of who wakes, between what it stores and its look at who sleeps.
+    /// The waker's barrier between its store and its check for sleepers.
     BarrierOfWaker,
-    /// The barrier of who is about to sleep, or its read back.
+    /// The sleeper's barrier before it sleeps, or its read back.
     BarrierOfSleeper,
-    /// The last look of who is about to sleep.
+    /// The sleeper's last check of the condition before it sleeps.
     LastLook,
-    /// The order of two steps: they come the other way round.
+    /// The order of two steps: the model swaps them.
     Order,
 }
 
 impl Without {
-    fn fence_unless(self, what: Without) {
-        if self != what {
+    fn fence_unless(self, step: Without) {
+        if self != step {
             fence(SeqCst);
         }
     }
 }
 
-/// Sets a flag that is not, and says whether it has; or the other way round. The module has an exchange for that. One
-/// that changes nothing counts as a store in loom, of which it does not know that it came before a later one.
+/// Sets a flag to `to`, and returns whether the flag had another value.
+///
+/// The module uses an exchange for this. Loom counts an exchange that changes nothing as a store,
+/// and does not know that it came before a later store.
 fn turn(flag: &AtomicBool, to: bool) -> bool {
     flag.compare_exchange(!to, to, AcqRel, Acquire).is_ok()
 }
 
-/// Runs a model with so many switches of threads at bad moments, or any number of them.
+/// Runs a model with at most `preemptions` preemptions, or without such a limit.
 fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
@@ -54,16 +57,17 @@ fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
 
 /// A wait queue of the kernel, for one waiter.
 struct WaitQueue {
-    /// Whether the waiter is in the list; read without the lock.
+    /// Whether the waiter is in the list. Wakers read this without the lock.
     listed: AtomicBool,
     state: Mutex<Sleep>,
     woken: Condvar,
 }
 
 struct Sleep {
-    /// Whether the waiter is to sleep when it says so: the state of a task, which a wake-up changes.
+    /// Whether the waiter will sleep: the state of a task, which a wake-up changes.
     asleep: bool,
-    /// How many there are that may still wake it: who is left alone sleeps for ever.
+    /// Number of threads that may still wake the waiter. If none is left, the waiter sleeps for
+    /// ever.
     others: usize,
 }
 
@@ -77,7 +81,7 @@ impl WaitQueue {
         }
     }
 
-    /// As `wait_in_state`. Returns false if it sleeps for ever.
+    /// Models `wait_in_state`. Returns false if the waiter sleeps for ever.
     #[must_use]
     fn wait(&self, without: Without, mut condition: impl FnMut() -> bool) -> bool {
         if condition() {
@@ -89,7 +93,7 @@ impl WaitQueue {
                 self.listed.store(true, Relaxed);
                 state.asleep = true;
             }
-            // As set_current_state() has it.
+            // set_current_state() has this barrier.
             without.fence_unless(Without::BarrierOfSleeper);
             if without != Without::LastLook && condition() {
                 break;
@@ -117,21 +121,21 @@ impl WaitQueue {
         self.woken.notify_all();
     }
 
-    /// One of the others has done all that it does.
+    /// Says that a thread has finished and will wake no more.
     fn leave(&self) {
         self.state.lock().expect("no panic elsewhere").others -= 1;
         self.woken.notify_all();
     }
 
-    /// As wq_has_sleeper().
+    /// Models wq_has_sleeper().
     fn has_waiters(&self, without: Without) -> bool {
         without.fence_unless(Without::BarrierOfWaker);
         self.listed.load(Relaxed)
     }
 }
 
-/// Whoever changes something, looks whether somebody waits, and wakes only then: `Channel::wake`,
-/// `Engine::descriptor_ended`, `Outbox::look`, `Ticket::drop`.
+/// A waker changes the condition, checks for waiters, and wakes only if there are any:
+/// `Channel::wake`, `Engine::descriptor_ended`, `SendSlots::look`, `Ticket::drop`.
 fn look_before_a_wake_up(without: Without) {
     check(None, move || {
         let shared = Arc::new((AtomicU64::new(0), WaitQueue::new(1)));
@@ -154,29 +158,29 @@ fn look_before_a_wake_up(without: Without) {
 }
 
 #[test]
-fn a_look_for_waiters_misses_none() {
+fn waiter_check_before_wake_up_misses_no_waiter() {
     look_before_a_wake_up(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_look_for_waiters_takes_a_barrier_before() {
+fn waiter_check_without_a_barrier_misses_a_waiter() {
     look_before_a_wake_up(Without::BarrierOfWaker);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_waiter_is_in_the_list_before_it_looks() {
+fn waiter_without_a_barrier_sleeps_forever() {
     look_before_a_wake_up(Without::BarrierOfSleeper);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_waiter_looks_once_more() {
+fn waiter_without_a_last_check_sleeps_forever() {
     look_before_a_wake_up(Without::LastLook);
 }
 
-/// `sync/call_lock.rs`: two calls, one after the other.
+/// Two calls take the lock of `sync/call_lock.rs`, one after the other.
 fn call_lock(without: Without) {
     check(None, move || {
         let shared = Arc::new((
@@ -184,7 +188,7 @@ fn call_lock(without: Without) {
             WaitQueue::new(1),
             UnsafeCell::new(0_u32),
         ));
-        // The first has it; the second may have to wait.
+        // The first call has the lock. The second one may have to wait.
         assert!(!shared.0.swap(true, AcqRel));
         let second = {
             let shared = shared.clone();
@@ -192,14 +196,14 @@ fn call_lock(without: Without) {
                 let (taken, free, bytes) = &*shared;
                 let has_it = free.wait(without, || turn(taken, true));
                 if has_it {
-                    // SAFETY: Whoever has the lock is alone; loom checks it.
+                    // SAFETY: Only the owner of the lock is here; loom checks it.
                     bytes.with_mut(|bytes| unsafe { *bytes += 1 });
                 }
                 has_it
             })
         };
         let (taken, free, bytes) = &*shared;
-        // SAFETY: As above.
+        // SAFETY: This call has the lock; loom checks it.
         bytes.with_mut(|bytes| unsafe { *bytes += 1 });
         taken.store(false, Release);
         if free.has_waiters(without) {
@@ -212,18 +216,21 @@ fn call_lock(without: Without) {
 }
 
 #[test]
-fn a_call_lock_that_is_free_is_taken() {
+fn unlocked_call_lock_is_taken_by_its_waiter() {
     call_lock(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_call_lock_takes_a_barrier_before_its_look() {
+fn call_lock_unlock_without_a_barrier_misses_a_waiter() {
     call_lock(Without::BarrierOfWaker);
 }
 
-/// `WaitAny`: whoever waits for several queues looks at what it waits for while it is not set to sleep. What is
-/// woken meanwhile is remembered. With `Order` it forgets that after the look, in place of by the wait.
+/// `WaitAny`: a thread that waits for several queues checks their conditions while it is not set to
+/// sleep.
+///
+/// The thread remembers wake-ups that come meanwhile. With `Order` it clears that memory after the
+/// check, instead of within the wait.
 fn alarm(without: Without) {
     check(None, move || {
         let shared = Arc::new((
@@ -255,20 +262,22 @@ fn alarm(without: Without) {
 }
 
 #[test]
-fn what_rings_while_nobody_sleeps_is_remembered() {
+fn wait_any_remembers_a_wake_up_before_sleep() {
     alarm(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn what_rings_is_not_forgotten_after_the_look() {
+fn wait_any_that_forgets_after_its_check_sleeps_forever() {
     alarm(Without::Order);
 }
 
-// ----- things that go: sys/shared_table.rs -----------------------------------------------------
+// ----- entries that are removed: sys/shared_table.rs -------------------------------------------
 
-/// The last user lets go of a thing; somebody who finds it no more waits until it has gone. With `Order` it is
-/// counted as going only after the lock.
+/// The last user releases an entry. Another thread that no longer finds the entry waits until it is
+/// gone.
+///
+/// With `Order` the entry is counted as going only after the lock was released.
 fn going(without: Without) {
     check(None, move || {
         let shared = Arc::new((
@@ -290,7 +299,8 @@ fn going(without: Without) {
                 if without == Without::Order {
                     going.fetch_add(1, Relaxed);
                 }
-                // SAFETY: The last user is alone, but for who waits; loom checks it.
+                // SAFETY: Only the last user has the entry, as the other thread waits; loom checks
+                // it.
                 thing.with_mut(|thing| unsafe { *thing = false });
                 going.fetch_sub(1, Release);
                 gone.wake_all();
@@ -301,7 +311,7 @@ fn going(without: Without) {
         let is_found = *entries.lock().expect("no panic elsewhere");
         if !is_found {
             assert!(gone.wait(without, || going.load(Acquire) == 0));
-            // SAFETY: It has gone; loom checks it.
+            // SAFETY: The last user has released the entry; loom checks it.
             assert!(!thing.with(|thing| unsafe { *thing }));
         }
         user.join().expect("the user ends");
@@ -309,29 +319,32 @@ fn going(without: Without) {
 }
 
 #[test]
-fn what_is_found_no_more_is_waited_for() {
+fn wait_for_gone_waits_for_a_removed_entry() {
     going(Without::Nothing);
 }
 
 #[test]
 #[should_panic]
-fn what_is_found_no_more_counts_as_going() {
+fn removed_entry_counted_after_unlock_is_not_waited_for() {
     going(Without::Order);
 }
 
-// ----- wishes by another doorbell: endpoint/rings/waking.rs, logic/doorbells.rs ----------------
+// ----- requests with another doorbell: endpoint/rings/waking.rs, logic/doorbells.rs ------------
 
-/// The sleeper comes back on another processor, and asks for another doorbell than the one that it has listened to;
-/// its wish may stand already. The former has no listener any more. Without `LastLook` he does not look at the counter again.
-fn steered_wish(stands: bool, without: Without) {
+/// A sleeper comes back on another CPU, and asks for another doorbell than the one before.
+///
+/// Its wake-up request may stand already (`stands`). The old doorbell has no listener any more.
+/// Without `LastLook` the sleeper does not check the counter again.
+fn steered_wake_request(stands: bool, without: Without) {
     check(None, move || {
         struct Ends {
-            /// In the sender's memory: the wish, which stood before, and the doorbell by which it is to be answered.
+            /// In the sender's memory: the wake-up request, which may stand already, and the
+            /// doorbell that answers it.
             wanted: AtomicU64,
             doorbell: AtomicU64,
-            /// In the sleeper's.
+            /// In the sleeper's memory: the count that the sender has produced.
             produced: AtomicU64,
-            /// Which doorbell has a listener.
+            /// Whether each doorbell has a listener.
             listens: [AtomicBool; 2],
             woken: AtomicBool,
         }
@@ -356,7 +369,7 @@ fn steered_wish(stands: bool, without: Without) {
             })
         };
         ends.listens[1].store(true, SeqCst);
-        // Posted writes arrive in their order.
+        // Posted writes arrive in order.
         ends.doorbell.store(1, Release);
         ends.listens[0].store(false, SeqCst);
         ends.wanted.store(1, Release);
@@ -371,47 +384,51 @@ fn steered_wish(stands: bool, without: Without) {
 }
 
 #[test]
-fn a_wish_is_answered_by_the_doorbell_that_goes_with_it() {
-    steered_wish(false, Without::Nothing);
-    steered_wish(true, Without::Nothing);
+fn moved_wake_request_is_answered_by_its_new_doorbell() {
+    steered_wake_request(false, Without::Nothing);
+    steered_wake_request(true, Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_wish_is_read_back() {
-    steered_wish(false, Without::BarrierOfSleeper);
+fn wake_request_without_read_back_is_missed() {
+    steered_wake_request(false, Without::BarrierOfSleeper);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_counter_leaves_before_the_wish_is_looked_at() {
-    steered_wish(false, Without::BarrierOfWaker);
+fn counter_without_a_barrier_misses_the_wake_request() {
+    steered_wake_request(false, Without::BarrierOfWaker);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_counter_is_looked_at_after_the_wish() {
-    steered_wish(true, Without::LastLook);
+fn moved_wake_request_without_a_last_check_is_missed() {
+    steered_wake_request(true, Without::LastLook);
 }
 
 // ----- slots: rma/staging, logic/staging.rs ----------------------------------------------------
 
-/// The two ends of slots. Whoever fills them rings one who sleeps; whoever empties them rings one who wished for
-/// that.
+/// The two sides of bounce slots.
+///
+/// A writer that fills a slot rings a sleeping reader. A reader that empties a slot rings a writer
+/// with a wake-up request for that slot.
 struct Slots {
-    /// In the memory of the reader: the sequence numbers of two slots, and the wish.
+    /// In the memory of the reader: the sequence numbers of two slots, and the writer's wake-up
+    /// request.
     headers: [AtomicU64; 2],
-    wish: AtomicU64,
-    /// In that of the writer: how many were emptied, and the sleeps of the reader.
+    wake_request: AtomicU64,
+    /// In the memory of the writer: the number of emptied slots, and the number of times that the
+    /// reader has fallen asleep.
     emptied: AtomicU64,
     sleeps: AtomicU64,
     answered: AtomicU64,
-    /// The number of the slot that comes next, for who looks at a ring.
+    /// The number of the next slot, which the handler of the doorbell checks.
     next: AtomicU64,
-    /// The work item of the reader is queued; whoever would run it sleeps until then.
+    /// Whether the reader's work item is queued. The reader sleeps until then.
     queued: AtomicBool,
     work: WaitQueue,
-    /// What the writer has noted of what was emptied, and where it waits.
+    /// The number of emptied slots that the writer has recorded, and the queue on which it waits.
     noted: AtomicU64,
     room: WaitQueue,
 }
@@ -420,7 +437,7 @@ impl Slots {
     fn new(others: usize) -> Arc<Self> {
         Arc::new(Self {
             headers: [AtomicU64::new(0), AtomicU64::new(0)],
-            wish: AtomicU64::new(0),
+            wake_request: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -437,7 +454,7 @@ impl Slots {
         header.is_some_and(|header| header.load(Acquire) == sequence)
     }
 
-    /// `Outbox::store`, `Outbox::ring_for`.
+    /// Models `SendSlots::store` and `SendSlots::ring_for`.
     fn fill(&self, sequence: u64, without: Without) {
         self.headers[sequence as usize - 1].store(sequence, Release);
         without.fence_unless(Without::BarrierOfWaker);
@@ -449,19 +466,19 @@ impl Slots {
             (sleeps, self.emptied.load(Acquire))
         };
         if sequence == emptied + 1 && self.answered.swap(sleeps, AcqRel) != sleeps {
-            self.rung();
+            self.on_doorbell();
         }
     }
 
-    /// `Inbox::rung`.
-    fn rung(&self) {
+    /// Models `ReceiveSlots::on_doorbell`.
+    fn on_doorbell(&self) {
         if self.is_filled(self.next.load(Relaxed)) {
             self.queued.store(true, Release);
             self.work.wake_all();
         }
     }
 
-    /// `Outbox::look`, also when the doorbell has rung.
+    /// Models `SendSlots::look`, which also runs when the doorbell has rung.
     fn look(&self) {
         let emptied = self.emptied.load(Acquire);
         let noted = self.noted.load(Relaxed);
@@ -469,7 +486,8 @@ impl Slots {
         self.room.wake_all();
     }
 
-    /// `Inbox::empty_all`, from one ring to the next, until two slots were emptied; false if it sleeps for ever.
+    /// Models `ReceiveSlots::empty_all`, from one doorbell to the next, until two slots are empty.
+    /// Returns false if the reader sleeps for ever.
     #[must_use]
     fn empty_two(&self, without: Without) -> bool {
         let mut emptied = 0;
@@ -482,7 +500,7 @@ impl Slots {
             if emptied == 2 {
                 return true;
             }
-            // It falls asleep.
+            // The reader falls asleep.
             self.sleeps.fetch_add(1, Release);
             without.fence_unless(Without::BarrierOfSleeper);
             if without != Without::LastLook && self.is_filled(emptied + 1) {
@@ -496,8 +514,8 @@ impl Slots {
     }
 }
 
-/// One writer fills one slot after the other.
-fn inbox(without: Without) {
+/// Models one writer that fills one slot after the other.
+fn receive_slots(without: Without) {
     check(Some(3), move || {
         let slots = Slots::new(1);
         let writer = {
@@ -514,8 +532,8 @@ fn inbox(without: Without) {
     });
 }
 
-/// Two writers fill a slot each, in any order.
-fn inbox_of_two(without: Without) {
+/// Models two writers that fill a slot each, in any order.
+fn receive_slots_of_two(without: Without) {
     check(Some(2), move || {
         let slots = Slots::new(2);
         let writers: Vec<_> = [1, 2]
@@ -537,42 +555,44 @@ fn inbox_of_two(without: Without) {
 }
 
 #[test]
-fn who_empties_slots_is_rung_when_it_sleeps() {
-    inbox(Without::Nothing);
+fn sleeping_slot_reader_is_rung_for_a_new_message() {
+    receive_slots(Without::Nothing);
 }
 
 #[test]
-fn who_empties_slots_is_rung_by_one_of_two() {
-    inbox_of_two(Without::Nothing);
-}
-
-#[test]
-#[should_panic(expected = "for ever")]
-fn a_sleep_is_read_back() {
-    inbox(Without::BarrierOfSleeper);
+fn sleeping_slot_reader_is_rung_by_one_of_two_writers() {
+    receive_slots_of_two(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_header_leaves_before_sleeps_are_looked_at() {
-    inbox(Without::BarrierOfWaker);
+fn slot_reader_sleep_without_read_back_is_missed() {
+    receive_slots(Without::BarrierOfSleeper);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn slots_are_looked_at_after_a_sleep_was_told() {
-    inbox(Without::LastLook);
+fn slot_writer_without_a_barrier_misses_a_sleeping_reader() {
+    receive_slots(Without::BarrierOfWaker);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn sleeps_are_loaded_before_what_was_emptied() {
-    inbox_of_two(Without::Order);
+fn slot_reader_without_a_last_check_sleeps_forever() {
+    receive_slots(Without::LastLook);
 }
 
-/// The writer waits until two slots were emptied (`Outbox::wish_for`, `Outbox::look`); the reader reports each of
-/// them, and rings for the one that was wished for (`Inbox::report`, `Inbox::answer`).
-fn outbox(without: Without) {
+#[test]
+#[should_panic(expected = "for ever")]
+fn slot_writer_loading_sleeps_last_misses_a_sleeping_reader() {
+    receive_slots_of_two(Without::Order);
+}
+
+/// The writer waits until two slots are empty (`SendSlots::request_wakeup_at`, `SendSlots::look`).
+///
+/// The reader reports each slot, and rings for the slot that the writer has requested
+/// (`ReceiveSlots::report`, `ReceiveSlots::answer`).
+fn send_slots(without: Without) {
     check(Some(3), move || {
         let slots = Slots::new(1);
         let reader = {
@@ -582,23 +602,23 @@ fn outbox(without: Without) {
                 for reported in [1, 2] {
                     slots.emptied.store(reported, Release);
                     without.fence_unless(Without::BarrierOfWaker);
-                    let wish = slots.wish.load(Relaxed);
-                    if wish > answered && wish <= reported {
-                        answered = wish;
+                    let request = slots.wake_request.load(Relaxed);
+                    if request > answered && request <= reported {
+                        answered = request;
                         slots.look();
                     }
                 }
                 slots.room.leave();
             })
         };
-        // It wishes for the first, then for both.
-        let woken = [1, 2].into_iter().all(|wish| {
-            slots.wish.store(wish, Relaxed);
+        // The writer requests a wake-up for the first slot, then for both.
+        let woken = [1, 2].into_iter().all(|request| {
+            slots.wake_request.store(request, Relaxed);
             without.fence_unless(Without::BarrierOfSleeper);
             if without != Without::LastLook {
                 slots.look();
             }
-            let is_empty = || slots.noted.load(Acquire) >= wish;
+            let is_empty = || slots.noted.load(Acquire) >= request;
             slots.room.wait(Without::Nothing, is_empty)
         });
         reader.join().expect("the reader ends");
@@ -607,38 +627,40 @@ fn outbox(without: Without) {
 }
 
 #[test]
-fn who_fills_slots_is_rung_when_they_are_empty() {
-    outbox(Without::Nothing);
+fn sleeping_slot_writer_is_rung_when_slots_are_emptied() {
+    send_slots(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_count_leaves_before_the_wish_for_it_is_looked_at() {
-    outbox(Without::BarrierOfWaker);
+fn slot_reader_without_a_barrier_misses_a_sleeping_writer() {
+    send_slots(Without::BarrierOfWaker);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn a_wish_for_empty_slots_is_read_back() {
-    outbox(Without::BarrierOfSleeper);
+fn slot_writer_wake_request_without_read_back_is_missed() {
+    send_slots(Without::BarrierOfSleeper);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn what_was_emptied_is_looked_at_after_the_wish() {
-    outbox(Without::LastLook);
+fn slot_writer_without_a_last_check_sleeps_forever() {
+    send_slots(Without::LastLook);
 }
 
 // ----- control messages: peer.rs, peer/control.rs ----------------------------------------------
 
-/// A message finds no room (`Peer::post_with`); the peer makes some, and rings; the control work takes note of it
-/// (`Control::acknowledge`). With `Order` who posts notes the progress only after it has found no room.
+/// A sender finds no room for a message (`Peer::post_with`).
+///
+/// The peer makes room and rings, and the control work records it (`Control::acknowledge`). With
+/// `Order` the sender reads the progress only after it has found no room.
 fn post(without: Without) {
     check(Some(3), move || {
         struct Control {
-            /// Stored by the peer.
+            /// Number of consumed messages, stored by the peer.
             consumed: AtomicU64,
-            /// What is known of it: of whoever has the lock.
+            /// The last known value of `consumed`, under the writer's lock.
             writer: Mutex<u64>,
             progress: AtomicU64,
             waiters: WaitQueue,
@@ -666,7 +688,7 @@ fn post(without: Without) {
             let control = control.clone();
             thread::spawn(move || {
                 control.consumed.store(1, Release);
-                // It rings, and the control work runs.
+                // The peer rings, and the control work runs.
                 control.acknowledge();
                 control.waiters.leave();
             })
@@ -689,13 +711,13 @@ fn post(without: Without) {
 }
 
 #[test]
-fn a_message_goes_when_there_is_room() {
+fn deferred_message_is_sent_when_there_is_room() {
     post(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "for ever")]
-fn progress_is_noted_before_room_is_looked_for() {
+fn poster_that_notes_progress_late_sleeps_forever() {
     post(Without::Order);
 }
 
@@ -704,9 +726,9 @@ fn progress_is_noted_before_room_is_looked_for() {
 /// An engine with one job.
 struct Engine {
     stopped: AtomicBool,
-    /// The jobs that were not released: whether it is there.
+    /// The list of jobs that were not released: whether the job is in it.
     running: Mutex<bool>,
-    /// Changed under `running`; read there, too.
+    /// Whether the job is complete. Changed and read under `running`.
     is_over: AtomicBool,
     reaps: AtomicBool,
     queued: AtomicBool,
@@ -723,7 +745,7 @@ impl Engine {
         })
     }
 
-    /// `release_ended`: takes the job out if it is over.
+    /// Models `release_ended`: removes the job if it is complete.
     fn release_ended(&self) {
         let mut running = self.running.lock().expect("no panic elsewhere");
         if *running && self.is_over.load(Relaxed) {
@@ -736,8 +758,10 @@ impl Engine {
     }
 }
 
-/// A job is added while the engine is given back (`add_running`, `give_back`): one of the two ends it. With
-/// `LastLook` whoever adds it does not look whether the engine has stopped.
+/// A job is added while the owner gives the engine back (`add_running`, `give_back`). One of the
+/// two threads ends the job.
+///
+/// With `LastLook` the adding thread does not check whether the engine has stopped.
 fn engine_that_stops(without: Without) {
     check(None, move || {
         let engine = Engine::new();
@@ -758,19 +782,20 @@ fn engine_that_stops(without: Without) {
 }
 
 #[test]
-fn a_job_ends_when_its_engine_stops() {
+fn job_ends_when_its_engine_stops() {
     engine_that_stops(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "nobody ends the job")]
-fn a_job_is_ended_by_who_adds_it_too_late() {
+fn job_added_without_a_stop_check_never_ends() {
     engine_that_stops(Without::LastLook);
 }
 
-/// A job ends in an interrupt while somebody polls (`finish`, `poll`): either that poller releases it, or the
-/// work item is queued, which does. With `Order` the poller looks for what has ended before it says that it does
-/// not poll any more.
+/// A job completes in an interrupt while another thread polls (`finish`, `poll`).
+///
+/// Either the poller releases the job, or the work item is queued and releases it. With `Order` the
+/// poller checks for completed jobs before it clears its flag, not afterwards.
 fn job_that_ends(without: Without) {
     check(None, move || {
         let engine = Engine::new();
@@ -788,7 +813,7 @@ fn job_that_ends(without: Without) {
             })
         };
         if !engine.reaps.swap(true, Acquire) {
-            // What has ended is reported here.
+            // The poller reports completed jobs here.
             if without == Without::Order {
                 engine.release_ended();
             }
@@ -806,12 +831,12 @@ fn job_that_ends(without: Without) {
 }
 
 #[test]
-fn a_job_that_has_ended_is_released() {
+fn ended_job_is_released() {
     job_that_ends(Without::Nothing);
 }
 
 #[test]
 #[should_panic(expected = "nobody releases the job")]
-fn a_poller_releases_jobs_after_it_has_polled() {
+fn poller_that_checks_too_early_leaves_a_job_unreleased() {
     job_that_ends(Without::Order);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control ring against a queue, and against a peer that lies.
+//! The control ring against a queue, and against a lying peer.
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,13 @@ fn pair(slots: u32) -> (SlotWriter, SlotReader) {
 }
 
 #[test]
-fn no_slots_is_no_ring() {
+fn ring_without_slots_is_refused() {
     assert!(SlotWriter::new(0).is_none());
     assert!(SlotReader::new(0).is_none());
 }
 
 #[test]
-fn zeroed_memory_is_an_empty_ring() {
+fn zeroed_slots_are_an_empty_ring() {
     let (mut writer, mut reader) = pair(3);
     assert_eq!(reader.expected(), (0, 1));
     assert_eq!(reader.is_ready(0), Ok(false));
@@ -36,7 +36,7 @@ fn zeroed_memory_is_an_empty_ring() {
 }
 
 #[test]
-fn last_round_is_not_this_round() {
+fn slot_of_the_last_round_is_not_ready() {
     let (_, mut reader) = pair(3);
     for _ in 0..3 {
         reader.advance();
@@ -44,14 +44,14 @@ fn last_round_is_not_this_round() {
     assert_eq!(reader.expected(), (0, 4));
     assert_eq!(reader.is_ready(1), Ok(false));
     assert_eq!(reader.is_ready(4), Ok(true));
-    // Zero was there in the first round only; 7 would have run over 4.
+    // 0 is valid in the first round only. 7 would have overwritten 4.
     for found in [0, 2, 3, 5, 7, u64::MAX] {
         assert_eq!(reader.is_ready(found), Err(Corrupt));
     }
 }
 
 #[test]
-fn a_full_ring_gives_no_slot() {
+fn full_ring_reserves_no_slot() {
     let (mut writer, _) = pair(2);
     assert_eq!(writer.free(), 2);
     assert_eq!(writer.reserve(), Some((0, 1)));
@@ -64,7 +64,7 @@ fn a_full_ring_gives_no_slot() {
 }
 
 #[test]
-fn false_acknowledgements_change_nothing() {
+fn invalid_acknowledgement_is_refused_without_effect() {
     let (mut writer, _) = pair(2);
     writer.reserve();
     writer.reserve();
@@ -96,9 +96,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Messages arrive in order and once, and what a liar says is either refused or possible.
+    /// Messages arrive in order and once. A false sequence number is either refused or possible.
     #[test]
-    fn behaves_as_a_queue(
+    fn slots_agree_with_a_queue(
         slots in 1_u32..9,
         steps in prop::collection::vec(step(), 1..300),
     ) {
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn any_acknowledgement_leaves_a_sound_ring(
+    fn any_acknowledgement_leaves_a_valid_free_count(
         slots in 1_u32..9,
         consumed in prop::collection::vec(prop_oneof![0_u64..20, any::<u64>()], 1..50),
     ) {
@@ -161,7 +161,7 @@ proptest! {
 }
 
 #[test]
-fn what_has_arrived_is_counted_up_to_the_first_gap() {
+fn arrived_slots_are_counted_up_to_the_first_gap() {
     let (_, mut reader) = pair(4);
     let arrived = |reader: &SlotReader, slots: [u64; 4]| {
         reader.arrived(|index| Ok::<_, ()>(slots[index as usize]))

@@ -13,23 +13,25 @@ fn header() -> impl Strategy<Value = Header> {
         any::<u64>().prop_map(Kind::Store),
     ];
     let ids = (any::<u64>(), any::<u32>(), any::<u64>());
-    (ids, kind, any::<bool>()).prop_map(|((sequence, window, offset), kind, tell)| Header {
-        sequence,
-        window,
-        offset,
-        kind,
-        tell,
+    (ids, kind, any::<bool>()).prop_map(|((sequence, window, offset), kind, wants_doorbell)| {
+        Header {
+            sequence,
+            window,
+            offset,
+            kind,
+            wants_doorbell,
+        }
     })
 }
 
 #[test]
-fn a_header_lies_as_the_protocol_says() {
+fn staging_header_bytes_match_the_protocol() {
     let bytes = Header {
         sequence: 0x1122_3344_5566_7788,
         window: 7,
         offset: 0x1000,
         kind: Kind::Data(100),
-        tell: true,
+        wants_doorbell: true,
     }
     .encode();
     assert_eq!(bytes[..8], 0x1122_3344_5566_7788_u64.to_le_bytes());
@@ -41,13 +43,13 @@ fn a_header_lies_as_the_protocol_says() {
 }
 
 #[test]
-fn memory_that_was_never_written_is_no_header() {
+fn unwritten_memory_is_no_staging_header() {
     assert_eq!(Header::decode(&[0; HEADER]), None);
     assert_eq!(Header::decode(&[0xff; HEADER]), None);
 }
 
 #[test]
-fn slots_are_as_large_as_there_is_room_for() {
+fn staging_slots_are_as_large_as_the_memory_allows() {
     let of = |len| Geometry::for_len(len).map(|geometry| (geometry.slots(), geometry.size()));
     assert_eq!(of(24 << 10), Some((4, 6 << 10)));
     assert_eq!(of(32 << 10), Some((4, 8 << 10)));
@@ -62,7 +64,7 @@ fn slots_are_as_large_as_there_is_room_for() {
 }
 
 #[test]
-fn what_the_other_side_makes_up_is_refused() {
+fn invalid_staging_geometry_is_refused() {
     for (slots, size) in [
         (0, 4096),
         (3, 4096),
@@ -81,13 +83,17 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_was_written_is_read(header in header()) {
+    fn encoded_staging_header_decodes_to_itself(header in header()) {
         prop_assert_eq!(Header::decode(&header.encode()), Some(header));
     }
 
-    /// Its words may come one by one, in any order, over those of an earlier one.
+    /// The words of a header may arrive one by one, in any order, over those of an earlier header.
     #[test]
-    fn half_a_header_is_none(before in header(), header in header(), words in 0..255_u8) {
+    fn partly_written_staging_header_is_none(
+        before in header(),
+        header in header(),
+        words in 0..255_u8,
+    ) {
         prop_assume!(before != header);
         let (old, new) = (before.encode(), header.encode());
         let mut bytes = old;
@@ -95,23 +101,27 @@ proptest! {
             bytes[word * 8..][..8].copy_from_slice(&new[word * 8..][..8]);
         }
         let found = Header::decode(&bytes);
-        // Where all that is missing is the same in both, all is there.
+        // If the missing words are the same in both headers, the header is complete.
         prop_assert!(found.is_none() || bytes == old || bytes == new);
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes: [u8; HEADER]) {
+    fn any_header_bytes_decode_without_panic(bytes: [u8; HEADER]) {
         let _ = Header::decode(&bytes);
     }
 
     #[test]
-    fn slots_do_not_overlap(slots in 0..7_u32, size in 1..257_u32, sequence in 1..u64::MAX - 64) {
+    fn staging_slots_do_not_overlap(
+        slots in 0..7_u32,
+        size in 1..257_u32,
+        sequence in 1..u64::MAX - 64,
+    ) {
         let geometry = Geometry::new(1 << slots, size << 10).unwrap();
         let next = sequence + 1;
         prop_assert_eq!(geometry.index(next), (geometry.index(sequence) + 1) % (1 << slots));
         prop_assert!(geometry.header(sequence) + HEADER <= geometry.data(1));
-        prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.wish());
-        prop_assert!(geometry.wish() % 64 == 0 && geometry.wish() + 8 <= geometry.total());
+        prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.wake_request());
+        prop_assert!(geometry.wake_request() % 64 == 0 && geometry.wake_request() + 8 <= geometry.total());
         prop_assert!(geometry.verdict(sequence) + 8 <= geometry.credits());
         prop_assert!(geometry.verdict(sequence) >= 8);
         if slots > 0 {
@@ -120,9 +130,13 @@ proptest! {
         }
     }
 
-    /// Whatever the piece: its parts are all of it, in order, one for each slot.
+    /// For any piece: its parts cover it in order, one part for each slot.
     #[test]
-    fn parts_are_all_of_a_piece(first in header(), len in 0..5_000_000_u64, size in 1..257_u32) {
+    fn parts_cover_the_piece_in_order(
+        first in header(),
+        len in 0..5_000_000_u64,
+        size in 1..257_u32,
+    ) {
         let geometry = Geometry::new(4, size << 10).unwrap();
         let parts = Parts::new(first, len, geometry);
         let mut at = 0;
@@ -134,8 +148,8 @@ proptest! {
             prop_assert_eq!(part.header.offset, first.offset.wrapping_add(at));
             prop_assert_eq!(part.header.window, first.window);
             at += part.len;
-            // Only of the last one its writer wants to hear.
-            prop_assert_eq!(part.header.tell, first.tell && at == len);
+            // The writer asks for a report of the last part only.
+            prop_assert_eq!(part.header.wants_doorbell, first.wants_doorbell && at == len);
         }
         prop_assert_eq!(at, len);
         prop_assert_eq!(parts.count() as u64, len.div_ceil(geometry.size().into()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which doorbell wakes whom.
+//! Steering: the choice of the doorbell that wakes a sleeper.
 
 use super::config;
 use crate::logic::doorbells::Steering;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const DATA: u64 = 0xffff_fffc;
 
 #[test]
-fn one_that_has_not_rung_is_not_left() {
+fn doorbell_that_has_not_rung_is_kept() {
     let steering = Steering::new();
     assert_eq!(steering.better(DATA, 5, 0, 0), None);
     steering.rings_on(6, 0);
@@ -17,7 +17,7 @@ fn one_that_has_not_rung_is_not_left() {
 }
 
 #[test]
-fn one_that_rings_here_is_not_left() {
+fn doorbell_that_rings_on_this_cpu_is_kept() {
     let steering = Steering::new();
     steering.rings_on(5, 3);
     steering.rings_on(6, 3);
@@ -25,7 +25,7 @@ fn one_that_rings_here_is_not_left() {
 }
 
 #[test]
-fn one_that_is_known_is_better_than_one_that_is_not() {
+fn doorbell_known_for_this_cpu_is_preferred() {
     let steering = Steering::new();
     steering.rings_on(5, 1);
     steering.rings_on(9, 0);
@@ -38,14 +38,14 @@ fn one_that_is_known_is_better_than_one_that_is_not() {
 }
 
 #[test]
-fn only_usable_ones_are_chosen() {
+fn only_usable_doorbells_are_chosen() {
     let steering = Steering::new();
     steering.rings_on(5, 1);
     steering.rings_on(0, 0);
     steering.rings_on(63, 0);
     assert_eq!(steering.better(1 << 5, 5, 0, 0), None);
     assert_eq!(steering.better((1 << 5) | (1 << 7), 5, 0, 9), Some(7));
-    // Numbers that there can't be.
+    // No doorbells have these numbers.
     steering.rings_on(64, 0);
     steering.rings_on(u32::MAX, 0);
     assert_eq!(steering.better(u64::MAX, 64, 0, 0), None);
@@ -53,7 +53,7 @@ fn only_usable_ones_are_chosen() {
 }
 
 #[test]
-fn a_vector_that_was_moved_is_noticed_when_it_rings() {
+fn moved_interrupt_vector_is_noticed_at_its_next_ring() {
     let steering = Steering::new();
     for doorbell in 2..32 {
         steering.rings_on(doorbell, doorbell % 2);
@@ -66,10 +66,11 @@ fn a_vector_that_was_moved_is_noticed_when_it_rings() {
 proptest! {
     #![proptest_config(config())]
 
-    /// A sleeper on a processor that has a vector finds it, and one on another gives up: within as many rings as there
-    /// are doorbells.
+    /// A sleeper settles on a doorbell within as many rings as there are doorbells.
+    ///
+    /// If the sleeper's CPU has a vector, the sleeper finds it. Otherwise the sleeper gives up.
     #[test]
-    fn who_looks_comes_to_rest(
+    fn doorbell_search_ends_within_one_ring_per_doorbell(
         vectors in prop::collection::vec(0_u32..5, 32),
         usable: u32,
         processor in 0_u32..5,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Apertures in parts, against a list of all places in them.
+//! Apertures in parts, against a list of all addresses in them.
 
 use proptest::prelude::*;
 
@@ -17,8 +17,8 @@ fn parts(bits: u16, base: u64, len: u64) -> Option<Vec<(u32, u64, u64)>> {
 }
 
 #[test]
-fn one_window_has_no_seams() {
-    // Neither its length nor where it begins matters.
+fn single_window_has_no_seams() {
+    // Neither the length nor the start of the aperture matters.
     assert_eq!(parts(0b100, 4096, 12_345), Some(vec![(2, 4096, 12_345)]));
     let seams = WindowSet::of([2]).and_then(|set| set.seams(12_345));
     assert_eq!(seams, Some(Seams::NONE));
@@ -26,7 +26,7 @@ fn one_window_has_no_seams() {
 }
 
 #[test]
-fn several_lead_to_parts_in_the_order_of_their_numbers() {
+fn several_windows_lead_to_parts_in_numeric_order() {
     let set = WindowSet::of([5, 0, 1]).expect("windows");
     assert_eq!((set.bits(), set.count()), (0b10_0011, 3));
     let base = 7 * PART;
@@ -48,11 +48,11 @@ fn several_lead_to_parts_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn what_a_peer_says_may_be_nonsense() {
+fn invalid_window_sets_of_a_peer_are_refused() {
     assert_eq!(WindowSet::from_bits(0), None);
     assert_eq!(WindowSet::of([MOST_WINDOWS]), None);
     assert_eq!(WindowSet::of([]), None);
-    // Not aligned, not in equal parts, not a power of two, nothing, beyond all addresses.
+    // Not aligned; not in equal parts; not a power of two; empty; beyond all addresses.
     assert_eq!(parts(0b11, 4096, 2 * PART), None);
     assert_eq!(parts(0b11, 0, 2 * PART + 1), None);
     assert_eq!(parts(0b11, 0, 2 * 12_345), None);
@@ -62,26 +62,27 @@ fn what_a_peer_says_may_be_nonsense() {
 }
 
 #[test]
-fn several_are_used_if_they_are_more_than_one() {
+fn several_windows_are_used_if_they_expose_more_than_one() {
     let of = |sizes: &[u64], most| of_several(sizes.iter().copied(), most);
     assert_eq!(of(&[PART, PART], 16), Some((2, PART)));
     assert_eq!(of(&[PART, PART], 1), None);
     assert_eq!(of(&[PART], 16), None);
     assert_eq!(of(&[], 16), None);
-    // Of the larger one, half would be used.
+    // Only half of the larger window would be used.
     assert_eq!(of(&[2 * PART, PART], 16), None);
     assert_eq!(of(&[2 * PART, PART, PART], 16), Some((3, PART)));
     assert_eq!(of(&[2 * PART, 2 * PART, PART], 16), Some((2, 2 * PART)));
-    // Parts are powers of two.
+    // The size of a part is a power of two.
     assert_eq!(of(&[3 * PART, 3 * PART], 16), Some((2, 2 * PART)));
     assert_eq!(of(&[5 * PART, PART, 0, 0], 16), None);
     assert_eq!(of(&[PART; 40], 40), Some((MOST_WINDOWS, PART)));
 }
 
 #[test]
-fn extents_that_are_cut_stay_apart() {
+fn extents_cut_at_a_seam_are_not_merged() {
     let seams = Seams::every(PART).expect("a power of two");
-    // The first crosses two seams, the second begins where that ends, the third at a seam.
+    // The first extent crosses two seams, the second begins at the end of the first, the third
+    // begins at a seam.
     let extents = [
         (PART / 2, 2 * PART),
         (5 * PART / 2, PART / 2),
@@ -111,7 +112,7 @@ fn extents_that_are_cut_stay_apart() {
 }
 
 #[test]
-fn rings_find_a_place_in_a_part() {
+fn seams_divide_an_aperture_into_ranges() {
     let seams = Seams::every(4).expect("a power of two");
     let ranges: Vec<_> = seams.ranges(10).collect();
     assert_eq!(ranges, [0..4, 4..8, 8..10]);
@@ -123,7 +124,11 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_cut_is_the_same_memory(address in 0..u64::MAX / 2, len in 1..40 * PART, shift in 12_u32..20) {
+    fn cut_extents_cover_the_same_memory(
+        address in 0..u64::MAX / 2,
+        len in 1..40 * PART,
+        shift in 12_u32..20,
+    ) {
         let seams = Seams::every(1 << shift).expect("a power of two");
         let extent = Extent::new(address, len).expect("memory");
         let mut end = address;
@@ -142,7 +147,11 @@ proptest! {
     }
 
     #[test]
-    fn parts_make_up_the_aperture(bits in 1_u16.., base in 0_u64..1 << 30, shift in 12_u32..24) {
+    fn window_parts_cover_the_aperture(
+        bits in 1_u16..,
+        base in 0_u64..1 << 30,
+        shift in 12_u32..24,
+    ) {
         let part = 1_u64 << shift;
         let base = base / part * part;
         let len = u64::from(bits.count_ones()) * part;
@@ -159,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_of_a_peer_do_no_harm(bits: u16, base: u64, len: u64) {
+    fn any_window_words_of_a_peer_never_overflow(bits: u16, base: u64, len: u64) {
         if let Some(parts) = parts(bits, base, len) {
             prop_assert_eq!(parts.len() as u32, bits.count_ones());
             prop_assert!(parts.iter().all(|(_, start, part)| start.checked_add(*part).is_some()));

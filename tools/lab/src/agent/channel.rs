@@ -2,8 +2,8 @@
 //! The state of one request in the guest: its streams with their credit, and its process.
 //!
 //! # Invariants
-//! - Whoever takes bytes from the input queue returns their credit; the lab never sends
-//!   more than the window, so the queue is bounded without ever blocking the port's reader.
+//! - The code that takes bytes from the input queue returns their credit. The lab never sends more
+//!   than the window, so the queue is bounded without ever blocking the port's reader.
 //! - The process id in `command` is that of a child that has not been reaped.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use crate::wire::WINDOW;
 struct Input {
     queue: VecDeque<Vec<u8>>,
     ended: bool,
-    /// It ended because the lab lost interest.
+    /// Whether the input ended because the lab is not interested in the request any more.
     cancelled: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Channel {
     sender: Arc<Sender>,
     input: Mutex<Input>,
     input_changed: Condvar,
-    /// What may still be sent of the standard output and error.
+    /// Number of bytes of standard output and error that may still be sent.
     credit: Mutex<[u32; 2]>,
     credit_changed: Condvar,
     command: Mutex<Option<Pid>>,
@@ -70,7 +70,7 @@ impl Channel {
         self.input_changed.notify_all();
     }
 
-    /// The next input and its credit back to the lab; `None` at its end.
+    /// Waits for the next input, and returns its credit to the lab. `None` at the end of the input.
     pub(super) fn next_input(&self) -> Option<Vec<u8>> {
         let mut input = lock(&self.input);
         loop {
@@ -115,14 +115,14 @@ impl Channel {
         credit[index] -= bytes;
     }
 
-    /// Makes a command the one that signals reach.
+    /// Makes signals reach this command.
     pub(super) fn started(&self, child: &Child) -> Option<Pid> {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         *lock(&self.command) = pid;
         pid
     }
 
-    /// Reaps the command, which no signal reaches from then on.
+    /// Reaps the command. No signal reaches it from then on.
     pub(super) fn reap(&self, child: &mut Child) -> io::Result<ExitStatus> {
         let mut command = lock(&self.command);
         *command = None;
@@ -140,12 +140,12 @@ impl Channel {
         self.input(None);
     }
 
-    /// Whether the input ended before its end.
+    /// Returns whether the input was cut off.
     pub(super) fn cancelled(&self) -> bool {
         lock(&self.input).cancelled
     }
 
-    /// Sends all that can be read.
+    /// Sends everything that can be read.
     pub(super) fn pump_out(&self, mut from: impl Read, kind: Kind) -> io::Result<u64> {
         let index = usize::from(kind == Kind::Stderr);
         let mut buffer = vec![0; CHUNK];

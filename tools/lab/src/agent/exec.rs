@@ -51,7 +51,7 @@ pub(super) fn run(channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
         thread::spawn(move || {
             while let Some(bytes) = channel.next_input() {
                 if stdin.write_all(&bytes).is_err() {
-                    // The command closed its input: swallow the rest, so that the lab is
+                    // The command has closed its input: the rest is thrown away, so that the lab is
                     // not left without credit.
                     while channel.next_input().is_some() {}
                     break;
@@ -73,7 +73,7 @@ pub(super) fn run(channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
     let stderr = child.stderr.take();
     let out = pump(stdout.map(|s| Box::new(s) as Box<_>), Kind::Stdout);
     let err = pump(stderr.map(|s| Box::new(s) as Box<_>), Kind::Stderr);
-    // Wait without reaping first: until the channel reaps it, its number must stay ours.
+    // Waits without reaping first: until the channel reaps the child, its number must stay ours.
     if let Some(pid) = pid {
         let _ = rustix::io::retry_on_intr(|| {
             rustix::process::waitid(
@@ -82,12 +82,12 @@ pub(super) fn run(channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
             )
         });
     }
-    // As with ssh, the request lasts until nobody holds the output any more. A signal
-    // still reaches the rest of the group meanwhile, as the leader is not reaped yet.
+    // As with ssh, the request lasts until no process holds the output any more. A signal still
+    // reaches the rest of the group meanwhile, as the leader is not reaped yet.
     let _ = out.join();
     let _ = err.join();
     let status = channel.reap(&mut child)?;
-    // Lets the input thread end.
+    // The end of the input lets the input thread end.
     channel.input(None);
     Ok(match (status.code(), status.signal()) {
         (Some(code), _) => Outcome::Exited(code),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `lab push` and `lab pull` in the guest. A pushed file gets its name only when it is
-//! whole; an input that ends early for a signal leaves nothing.
+//! `lab push` and `lab pull` in the guest. A pushed file gets its name only when it is complete. If
+//! a signal cuts off the input, no file is left.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::wire::Outcome;
 pub(super) fn receive(channel: &Channel, path: &str, name: &str, mode: u32) -> io::Result<Outcome> {
     let result = write_whole(channel, path, name, mode);
     if result.is_err() {
-        // The lab goes on sending until it hears of the failure: let it.
+        // The lab goes on sending until it learns of the failure; the bytes are thrown away.
         while channel.next_input().is_some() {}
     }
     result.map(|size| Outcome::File { mode, size })

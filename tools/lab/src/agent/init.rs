@@ -11,10 +11,10 @@ use rustix::system::RebootCommand;
 
 /// The environment variable that tells the worker from process 1.
 pub(super) const WORKER: &str = "LAB_AGENT_WORKER";
-/// What commands find as their environment.
+/// The search path in the environment of commands.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Never returns.
+/// Runs as process 1, and never returns.
 pub(super) fn rule() -> ! {
     let worker = Command::new("/proc/self/exe")
         .env_clear()
@@ -27,9 +27,9 @@ pub(super) fn rule() -> ! {
     match worker {
         Ok(worker) => {
             let worker = i64::from(worker.id());
-            // Every orphan of the guest ends here, too.
+            // Every orphan of the guest ends here, too, of whatever process group.
             loop {
-                match rustix::process::waitpid(None, WaitOptions::empty()) {
+                match rustix::process::wait(WaitOptions::empty()) {
                     Ok(Some((pid, status))) if i64::from(pid.as_raw_nonzero().get()) == worker => {
                         eprintln!("lab-agent: the worker ended ({status:?}): powering off");
                         break;

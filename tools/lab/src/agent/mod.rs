@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The guest's end: runs commands and moves files for the lab, over virtio-serial.
 //!
-//! It is two processes: process 1 ([`init`]), and the worker that it forks. The worker serves
-//! the port: one reader thread that never blocks on a command, and a few threads for each
-//! channel.
+//! It consists of two processes: process 1 ([`init`]), and the worker that it forks. The worker
+//! serves the port. It has one reader thread that never blocks on a command, and a few threads for
+//! each channel.
 
 mod channel;
 mod exec;
@@ -105,7 +105,7 @@ fn handle(agent: &Arc<Agent>, frame: &Frame) -> io::Result<()> {
                 }
             });
         }
-        // A frame may be late: its channel is done already.
+        // The frame may be late, and its channel may be done already.
         Kind::Stdin => {
             if let Some(channel) = agent.channel(number) {
                 channel.input(Some(frame.payload.clone()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The virtio-serial port: finding it without udev, and reading it through the times when
-//! nobody is connected at the other end.
+//! The virtio-serial port: finding it without udev, and reading it while no peer is connected at
+//! the other end.
 
 use std::fs;
 use std::fs::File;
@@ -44,7 +44,8 @@ fn find() -> Option<PathBuf> {
     })
 }
 
-/// Reads the port, buffered. Without a peer a read of the port returns 0 at once: wait.
+/// A buffered reader of the port. Without a peer a read of the port returns 0 at once, so the
+/// reader waits.
 pub(super) struct Reader {
     port: File,
     buffer: Vec<u8>,

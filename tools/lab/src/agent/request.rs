@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the lab can ask of a guest, and who does it.
+//! The requests of the lab to a guest.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::files;
 use crate::wire::Outcome;
 use crate::wire::Request;
 
-/// Does what the request asks and says how it ended.
+/// Carries out the request, and returns its outcome.
 pub(super) fn serve(channel: &Arc<Channel>, request: Request) -> Outcome {
-    let (what, result) = match request {
+    let (task, result) = match request {
         Request::Exec(exec) => (
             exec.argv.first().cloned().unwrap_or_default(),
             exec::run(channel, exec),
@@ -23,7 +23,7 @@ pub(super) fn serve(channel: &Arc<Channel>, request: Request) -> Outcome {
         Request::Pull { path } => (format!("cannot read {path}"), files::send(channel, &path)),
     };
     result.unwrap_or_else(|error| Outcome::Failed {
-        message: format!("{what}: {error}"),
+        message: format!("{task}: {error}"),
         errno: error.raw_os_error().unwrap_or(0),
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The way to the lab: frames of all channels, one after the other.
+//! The connection to the lab, on which frames of all channels follow each other.
 
 use std::fs::File;
 use std::sync::Mutex;
@@ -19,8 +19,8 @@ impl Sender {
         }
     }
 
-    /// Sends a frame. A lab that is gone takes the whole guest with it, so nobody could act
-    /// on an error here.
+    /// Sends a frame. If the lab is gone, it takes the whole guest with it, so no code could handle
+    /// an error here.
     pub(super) fn send(&self, frame: &Frame) {
         if let Err(error) = frame.write(&mut *lock(&self.port)) {
             eprintln!("lab-agent: cannot write to the lab: {error}");

@@ -13,7 +13,7 @@ use super::init::WORKER;
 
 const CONSOLE: &str = "/dev/ttyS0";
 
-/// Never returns.
+/// Runs the shell again and again, and never returns.
 pub(super) fn serve_console() {
     loop {
         if let Err(error) = run_shell() {

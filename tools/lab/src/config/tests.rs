@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What labs are asked for, and what the emulator is asked for then.
+//! Tests of configurations, and of the emulator's configuration that follows.
 
 use super::*;
 
 #[test]
-fn topologies() {
+fn topologies_link_the_right_nodes() {
     assert_eq!(Topology::Pair.links(2), [(0, 1)]);
     assert_eq!(Topology::Star.links(4), [(0, 1), (0, 2), (0, 3)]);
     assert_eq!(Topology::Chain.links(3), [(0, 1), (1, 2)]);
@@ -14,7 +14,7 @@ fn topologies() {
 }
 
 #[test]
-fn the_emulator_accepts_it() {
+fn emulator_accepts_the_lab_topology() {
     let mut config = Config::new("x", 3, Flavour::Plain);
     config.dma_channels = 2;
     let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
@@ -26,7 +26,7 @@ fn the_emulator_accepts_it() {
 }
 
 #[test]
-fn weak_orders() {
+fn weak_order_parses_seed_and_engine_place() {
     let mut config = Config::new("x", 2, Flavour::Plain);
     assert_eq!(config.order(), None);
     let order = parse_weak_order("7").unwrap();
@@ -47,7 +47,7 @@ fn weak_orders() {
 }
 
 #[test]
-fn models() {
+fn link_model_is_passed_to_the_emulator() {
     let mut config = Config::new("x", 2, Flavour::Plain);
     let files = || (0..2).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
     let emulated = |config: &Config| config.emulated(Path::new("/run"), files());
@@ -66,7 +66,7 @@ fn models() {
         said,
         "links as gen3x8, DMA channels of 4500 MB/s, 30 times as slow"
     );
-    // Engines alone.
+    // Only engines have a model.
     config.link_model = None;
     config.engine_rate = Some(1_000_000_000);
     let topology = emulated(&config);
@@ -81,7 +81,7 @@ fn models() {
 }
 
 #[test]
-fn rates() {
+fn rates_parse_with_suffix() {
     assert_eq!(parse_rate("500M"), Ok(500_000_000));
     assert_eq!(parse_rate("7"), Ok(7));
     assert!(parse_rate("fast").is_err());
@@ -89,7 +89,7 @@ fn rates() {
 }
 
 #[test]
-fn further_links_come_after_the_first() {
+fn further_links_come_after_the_first_ones() {
     let mut config = Config::new("x", 3, Flavour::Plain);
     config.more_links = vec![Windows::Trapped { size: 4096 }];
     let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
@@ -105,7 +105,7 @@ fn further_links_come_after_the_first() {
 }
 
 #[test]
-fn windows() {
+fn window_forms_are_parsed() {
     assert_eq!(parse_windows("aperture"), Ok(Windows::Aperture));
     assert_eq!(parse_windows("mixed"), Ok(Windows::Mixed));
     assert_eq!(
@@ -130,7 +130,7 @@ fn windows() {
 }
 
 #[test]
-fn names() {
+fn invalid_lab_names_are_refused() {
     assert!(check_name("default").is_ok());
     assert!(check_name("").is_err());
     assert!(check_name("../etc").is_err());

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Staying awake for a moment before a sleep, as long as that has been worth it lately.
+//! Polling for a moment before a sleep, as long as that has paid off lately.
 //!
-//! The peer rings no doorbell for who has not said that it sleeps, so what comes meanwhile takes neither an
-//! interrupt nor a wake-up. How long at most is what the driver allows its own calls (`busy_poll_us`). A wait
-//! that was over within that makes the next ones stay awake for twice as long as it took, one that was not makes
-//! them shorter, down to nothing. Two who wake each other would never learn how fast they could be; so now and then
-//! a few waits in a row are given all the time. When that is, is left to chance: those of the other must fall together
-//! with them, and both count the same waits.
+//! The peer rings no doorbell for a waiter that has not said that it sleeps. So an event during the
+//! polling takes neither an interrupt nor a wake-up. The longest time is what the driver allows its
+//! own calls (`busy_poll_us`). If a wait completes within that time, the next waits poll for twice
+//! as long as it took. If it does not, the next waits poll for a shorter time, down to none at all.
+//! Two processes that wake each other would never learn how fast they could be. So now and then a
+//! few waits in a row may poll for the longest time. Chance decides which: both processes count the
+//! same waits, and their trials must fall together.
 
 use std::fs;
 use std::hash::BuildHasher;
@@ -19,22 +20,22 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What an administrator allows, in microseconds.
+/// The parameter by which an administrator allows polling, in microseconds.
 const PARAMETER: &str = "/sys/module/scif/parameters/busy_poll_us";
 
-/// The longest, whatever the parameter says.
+/// The longest time to poll, whatever the parameter says.
 const LONGEST: Duration = Duration::from_millis(10);
 
-/// How long what was read of it is believed.
+/// Time for which a value of the parameter is used before the parameter is read again.
 const BELIEVED: Duration = Duration::from_millis(100);
 
-/// Less is not worth looking at the clock.
+/// The shortest time to poll: a shorter one is not worth reading the clock.
 const FIRST: Duration = Duration::from_micros(8);
 
-/// So many waits in a row try to stay awake, or do not.
+/// Number of waits in a row that all try to poll, or all do not.
 const IN_A_ROW: u64 = 4;
 
-/// One of so many such rows does, as a power of two.
+/// Number of bits of chance: one row in 2^`ROWS_BITS` tries to poll.
 const ROWS_BITS: u32 = 2;
 
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ struct Lesson {
     read: Option<Instant>,
 }
 
-/// See the head of this file.
+/// The polling time of one kind of wait, learnt from earlier waits.
 pub struct Awake(Mutex<Lesson>);
 
 impl Default for Awake {
@@ -72,7 +73,7 @@ impl Lesson {
 
     fn tries(&self) -> bool {
         let row = (self.waits / IN_A_ROW) ^ self.seed;
-        // Its upper bits are well mixed, as the factor is odd and has many bits.
+        // The upper bits of the product are well mixed, as the factor is odd and has many bits.
         row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROWS_BITS) == 0
     }
 
@@ -95,7 +96,7 @@ impl Lesson {
 }
 
 impl Awake {
-    /// With nothing learnt.
+    /// Creates a value that has learnt nothing yet.
     pub fn new() -> Self {
         Self(Mutex::new(Lesson {
             now: Duration::ZERO,
@@ -106,12 +107,12 @@ impl Awake {
         }))
     }
 
-    /// A panic leaves it consistent.
+    /// Locks the lesson. A panic leaves it consistent.
     fn lesson(&self) -> MutexGuard<'_, Lesson> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long to stay awake now.
+    /// Returns how long to poll now.
     pub fn limit(&self) -> Duration {
         let mut lesson = self.lesson();
         if lesson.read.is_none_or(|read| read.elapsed() > BELIEVED) {
@@ -121,15 +122,15 @@ impl Awake {
         lesson.limit()
     }
 
-    /// A wait took so long, sleep and all.
+    /// Learns from a wait that took so long, including the sleep.
     pub fn learn(&self, waited: Duration) {
         self.lesson().learn(waited);
     }
 
-    /// Nothing has come in that time.
+    /// Learns from a wait of so long in which nothing came.
     pub fn learn_of_nothing(&self, waited: Duration) {
         let mut lesson = self.lesson();
-        // Who hardly waits learns nothing.
+        // A caller that hardly waits learns nothing.
         if waited >= lesson.most {
             lesson.learn(Duration::MAX);
         }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_long_soon_sleeps_at_once() {
+    fn long_waits_soon_lower_the_polling_limit_to_zero() {
         let mut lesson = lesson(200);
         assert_eq!(lesson.limit(), Duration::from_micros(200));
         for _ in 0..6 {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_in_time_stays_awake() {
+    fn short_waits_raise_the_polling_limit() {
         let mut lesson = lesson(200);
         lesson.now = Duration::ZERO;
         lesson.learn(Duration::from_micros(30));
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_awake_who_may_not() {
+    fn zero_maximum_never_polls() {
         let mut lesson = lesson(0);
         for _ in 0..20 {
             assert!(lesson.limit().is_zero());

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The order in which the other node, and this one, see stores.
+//! The order in which this node and the other node see stores.
 //!
-//! A peer's memory is mapped write-combined, and lies behind a bus: the fences of the language order ordinary memory
-//! and are not enough. Where there is nothing here for a processor, nothing is mapped on it ([`KNOWN`]).
+//! A peer's memory is mapped write-combined and lies behind a bus. The fences of the language order
+//! ordinary memory and are not enough. A ring maps nothing on a CPU architecture that this file has
+//! no barriers for ([`KNOWN`]).
 
-/// Whether this file knows the processor.
+/// Whether this file has barriers for the CPU.
 pub const KNOWN: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Stores before it arrive at the peer before those behind it.
+/// Stores before the barrier arrive at the peer before stores behind it.
 #[inline]
 pub fn stores() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: Every x86-64 processor has the instruction.
+    // SAFETY: Every x86-64 CPU has the instruction.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
@@ -24,11 +25,12 @@ pub fn stores() {
     compiler();
 }
 
-/// All accesses before it come before all behind it; stores before it are on their way.
+/// All accesses before the barrier come before all accesses behind it; stores before it are on
+/// their way.
 #[inline]
 pub fn all() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: Every x86-64 processor has the instruction.
+    // SAFETY: Every x86-64 CPU has the instruction.
     unsafe {
         std::arch::x86_64::_mm_mfence();
     }
@@ -40,7 +42,7 @@ pub fn all() {
     compiler();
 }
 
-/// What was read before it was there before what is read behind it, and so is what is written then.
+/// Reads before the barrier come before reads and writes behind it.
 #[inline]
 pub fn loads() {
     #[cfg(target_arch = "aarch64")]
@@ -48,11 +50,11 @@ pub fn loads() {
     unsafe {
         std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
-    // Other processors load in order.
+    // Other CPUs load in order.
     compiler();
 }
 
-/// The language moves no access across it.
+/// Keeps the compiler from moving accesses across it.
 #[inline]
 fn compiler() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);

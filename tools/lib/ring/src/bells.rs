@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Who is woken, and how one sleeps: a byte on the connection is a bell.
+//! Sleeps and wake-ups of the two ends. To wake up its peer, an end sends a byte on the connection:
+//! a bell.
 //!
-//! Nobody rings for who is awake. Who is about to sleep writes into the peer's memory which count he waits for,
-//! *reads that back*, and looks at the count once more; who moves a count looks whether somebody waits for it. What
-//! is read back can't overtake the wish on its way there, nor its answer what the peer has stored before, so one of the two
-//! sees the other.
+//! An end that is awake gets no bell. Before an end sleeps, it stores its wake-up request, the
+//! count that it waits for, into the peer's memory, *reads the request back*, and reads the count
+//! once more. After an end has moved a count, it reads whether the peer's wake-up request is
+//! reached. The read-back can't overtake the request on its way to the peer, and the answer can't
+//! overtake what the peer has stored before. So at least one of the two sees the store of the
+//! other.
 //!
-//! Of those who sleep, one for room and one for data at most, one is in the kernel; he tells the other one that
-//! it has rung. A bell may ring for what is long over: whoever is woken looks.
+//! At most two threads of an end sleep: one waits for room, one for data. One of them waits in the
+//! kernel, and tells the other one when a bell has rung. A bell may be for a count that was reached
+//! long ago, so a waiter that wakes up always reads its count again.
 //!
-//! A bell is dropped where the connection holds no byte more. That byte would have come behind others that nobody has heard,
-//! and these wake up everybody who waits, whatever they were for: so whoever is not rung for looks nevertheless, and later
-//! than the peer has moved its count.
+//! A bell is dropped if the connection has no room for another byte. The connection then holds
+//! bells that this end has not read yet, and any of them wakes up every waiter, whatever it was
+//! for. So a waiter whose own bell was dropped reads its count nevertheless, and later than the
+//! peer has moved that count.
 
 use std::sync::Condvar;
 use std::sync::Mutex;
@@ -25,20 +30,21 @@ use rustix::io::Errno;
 
 use crate::endpoint::Stream;
 
-/// What somebody waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Event {
     Room,
     Data,
 }
 
-/// The byte of each bell, and of one that says that the peer has left the ring. Which one it is only tells people.
+/// The byte of each bell, and of the message that the peer has left the ring. The receiver treats
+/// all bells alike; the different bytes only help people who read a trace.
 const ROOM: u8 = b'r';
 const DATA: u8 = b'd';
 const LEFT: u8 = b'c';
 const BYTES: [u8; 3] = [ROOM, DATA, LEFT];
 
-impl What {
+impl Event {
     fn byte(self) -> u8 {
         match self {
             Self::Room => ROOM,
@@ -47,17 +53,18 @@ impl What {
     }
 }
 
-/// What the two directions take.
+/// The bells as the two directions use them.
 pub trait Bells {
-    /// Wakes the peer, who waits for this. Does not wait.
-    fn ring(&self, what: What);
-    /// Sleeps until the peer rings, or probably has. EINTR after a signal.
-    fn wait(&self, what: What) -> Result<(), Errno>;
-    /// Why the ring is over, if it is.
+    /// Wakes up the peer, which waits for this event. Does not wait.
+    fn ring(&self, event: Event);
+    /// Sleeps until the peer rings for this event, or for another one in its place. EINTR after a
+    /// signal.
+    fn wait(&self, event: Event) -> Result<(), Errno>;
+    /// Returns the error that ended the ring, if it has ended.
     fn check(&self) -> Result<(), Errno>;
-    /// Looks for that in the kernel: for who never sleeps.
+    /// Asks the kernel whether the peer is gone, for callers that never sleep.
     fn look(&self);
-    /// It is over.
+    /// Ends the ring with this error. Returns the error that has ended it first.
     fn end(&self, why: Errno) -> Errno;
 }
 
@@ -65,33 +72,35 @@ pub trait Bells {
 struct Heard {
     room: bool,
     data: bool,
-    /// Somebody is in the kernel.
+    /// Whether a thread waits in the kernel.
     listening: bool,
 }
 
 impl Heard {
-    fn of(&mut self, what: What) -> &mut bool {
-        match what {
-            What::Room => &mut self.room,
-            What::Data => &mut self.data,
+    fn of(&mut self, event: Event) -> &mut bool {
+        match event {
+            Event::Room => &mut self.room,
+            Event::Data => &mut self.data,
         }
     }
 }
 
-/// Bytes that are heard at once.
+/// Number of bells that are read at once.
 const MANY: usize = 64;
 
-/// How often, by who does not sleep: a peer that rings without end keeps nobody for ever.
+/// Number of such reads for a caller that does not sleep: a peer that rings without end can't keep
+/// it for ever.
 const MOST: usize = 64;
 
-/// Those of a connection.
+/// The bells of a connection.
 pub struct StreamBells<S> {
     stream: S,
-    /// An error number, once it is over.
+    /// The error number that ended the ring, or 0.
     over: AtomicI32,
     heard: Mutex<Heard>,
     changed: Condvar,
-    /// Held while a byte is sent: the kernel would turn away the second one of two who do not wait.
+    /// Held while a byte is sent: of two senders that do not wait, the kernel would refuse the
+    /// second one.
     ringing: Mutex<()>,
 }
 
@@ -106,25 +115,26 @@ impl<S: Stream> StreamBells<S> {
         }
     }
 
-    /// A panic leaves it consistent.
+    /// Locks the record of received bells. A panic leaves the record consistent.
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, byte: u8) {
         let _ringing = self.ringing.lock().unwrap_or_else(PoisonError::into_inner);
-        // If there is no room for it: see the head of this file.
+        // If the connection has no room, the bell is dropped: unread bells wake up every waiter.
         if let Err(error) = self.stream.send(&[byte], false) {
             self.end(error);
         }
     }
 
-    /// Tells the peer that we have left.
+    /// Tells the peer that this end has left.
     pub fn leave(&self) {
         self.send(LEFT);
     }
 
-    /// Takes the bells that have rung, for who does not sleep here.
+    /// Reads the bells that have rung and wakes up all waiters. For a caller that does not sleep
+    /// here.
     pub fn take(&self) {
         let mut heard = self.heard();
         for _ in 0..MOST {
@@ -136,7 +146,7 @@ impl<S: Stream> StreamBells<S> {
         self.changed.notify_all();
     }
 
-    /// Hears what has rung, and does not wait; says how many bells.
+    /// Reads bells that have rung, without waiting. Returns their number.
     fn hear_some(&self, heard: &mut Heard) -> Result<usize, Errno> {
         let mut bytes = [0; MANY];
         let received = self.stream.recv(&mut bytes, false);
@@ -154,29 +164,29 @@ impl<S: Stream> StreamBells<S> {
         }
         (heard.room, heard.data) = (true, true);
         if !bytes.iter().all(|byte| BYTES.contains(byte)) {
-            // Somebody has sent on the connection by himself.
+            // The peer's program has sent on the connection itself.
             self.end(Errno::PROTO);
         }
     }
 }
 
 impl<S: Stream> Bells for StreamBells<S> {
-    fn ring(&self, what: What) {
-        self.send(what.byte());
+    fn ring(&self, event: Event) {
+        self.send(event.byte());
     }
 
-    fn wait(&self, what: What) -> Result<(), Errno> {
+    fn wait(&self, event: Event) -> Result<(), Errno> {
         let mut heard = self.heard();
         loop {
             self.check()?;
-            if std::mem::take(heard.of(what)) {
+            if std::mem::take(heard.of(event)) {
                 return Ok(());
             }
             if heard.listening {
                 heard = (self.changed.wait(heard)).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            // All that has rung so far wakes up once.
+            // A waiter that read bells starts over: all bells so far wake up every waiter once.
             if self.hear_some(&mut heard) != Ok(0) {
                 self.changed.notify_all();
                 continue;
@@ -193,7 +203,7 @@ impl<S: Stream> Bells for StreamBells<S> {
                 Err(Errno::INTR) => {}
                 Err(error) => drop(self.end(error)),
             }
-            // Of the others, one goes into the kernel when this one leaves.
+            // One of the other waiters goes into the kernel in place of this one.
             self.changed.notify_all();
             if received == Err(Errno::INTR) {
                 return Err(Errno::INTR);

@@ -2,12 +2,12 @@
 
 //! The arithmetic of a ring.
 //!
-//! Counters count bytes, ever, and run freely through all of `u32`. A size is a power of two and at most
-//! 2^30: so full and empty are different, and a difference above the size is a lie.
+//! Counters count all bytes ever, and wrap around in `u32`. A size is a power of two and at most
+//! 2^30. So full and empty are different, and a difference above the size is a lie.
 
 use std::ops::Range;
 
-/// The counters of a ring contradict each other.
+/// The error of a peer whose counters contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contradiction;
 
@@ -20,32 +20,32 @@ pub struct Contradiction;
 pub struct Size(u32);
 
 impl Size {
-    /// The smallest, in bytes.
+    /// The smallest size, in bytes.
     pub const SMALLEST: u32 = 4096;
-    /// The largest, in bytes.
+    /// The largest size, in bytes.
     pub const LARGEST: u32 = 1 << 30;
 
-    /// A ring of so many bytes, if there can be one.
+    /// Returns the size of a ring of `bytes` bytes, if there can be one.
     pub fn new(bytes: u32) -> Option<Self> {
         let fits = bytes.is_power_of_two() && (Self::SMALLEST..=Self::LARGEST).contains(&bytes);
         // INVARIANT: Just checked.
         fits.then_some(Self(bytes))
     }
 
-    /// A ring that holds so many bytes, or the largest that there is.
+    /// Returns the size of a ring that holds `bytes` bytes, or the largest size.
     pub fn for_bytes(bytes: usize) -> Self {
         let bytes = bytes.clamp(Self::SMALLEST as usize, Self::LARGEST as usize);
         // INVARIANT: Both ends of the range are powers of two, so the next one is inside.
         Self(bytes.next_power_of_two() as u32)
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn bytes(self) -> u32 {
         self.0
     }
 
-    /// How many bytes lie in it.
+    /// Returns how many bytes lie in the ring.
     #[inline]
     pub fn used(self, produced: u32, consumed: u32) -> Result<u32, Contradiction> {
         match produced.wrapping_sub(consumed) {
@@ -54,14 +54,14 @@ impl Size {
         }
     }
 
-    /// How many bytes can be put in.
+    /// Returns how many bytes can be put in.
     #[inline]
     pub fn room(self, produced: u32, consumed: u32) -> Result<u32, Contradiction> {
         Ok(self.0 - self.used(produced, consumed)?)
     }
 
-    /// Where the `len` bytes from `counter` on lie: two ranges, the second of which is mostly empty. `len` is at
-    /// most the size.
+    /// Returns where the `len` bytes from `counter` on lie. The second of the two ranges is empty
+    /// unless the bytes wrap around. `len` is at most the size.
     #[inline]
     pub fn ranges(self, counter: u32, len: u32) -> [Range<usize>; 2] {
         let len = len.min(self.0) as usize;
@@ -71,7 +71,8 @@ impl Size {
     }
 }
 
-/// Whether a counter that goes from `before` to `after` gets to `wanted`, or beyond, just now.
+/// Returns whether a counter that goes from `before` to `after` reaches or passes `wanted` in this
+/// step.
 #[inline]
 pub fn reaches(wanted: u32, before: u32, after: u32) -> bool {
     after.wrapping_sub(wanted) < after.wrapping_sub(before)
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn ring_size_must_be_a_power_of_two_of_at_least_a_page() {
         assert_eq!(Size::new(4096).map(Size::bytes), Some(4096));
         for bytes in [0, 1, 2048, 4095, 4097, 1 << 31, u32::MAX] {
             assert_eq!(Size::new(bytes), None, "{bytes}");
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_wrap_and_lies_are_seen() {
+    fn counters_wrap_and_contradictions_are_detected() {
         let size = Size::for_bytes(0);
         for start in [0, 5, u32::MAX - 100, u32::MAX] {
             let end = start.wrapping_add(4096);
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_stay_inside() {
+    fn ranges_stay_inside_the_ring() {
         let size = Size::for_bytes(0);
         assert_eq!(size.ranges(10, 20), [10..30, 0..0]);
         assert_eq!(size.ranges(4090, 20), [4090..4096, 0..14]);
@@ -115,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn one_move_of_all_reaches() {
+    fn wake_request_is_reached_by_one_counter_step() {
         assert!(reaches(5, 4, 5) && reaches(5, 0, 9) && !reaches(5, 5, 9) && !reaches(5, 0, 4));
         assert!(reaches(1, u32::MAX, 1) && !reaches(u32::MAX, u32::MAX, 1));
-        // Nobody waits at first.
+        // At first no end waits.
         assert!(!reaches(0, 0, 100));
     }
 }

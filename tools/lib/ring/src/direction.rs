@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! What both directions of a ring do alike: whose turn it is, and how one waits.
+//! The code that both directions of a ring share: taking turns, and waiting.
 
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -16,23 +16,24 @@ use crate::barriers;
 use crate::bells::Bells;
 use crate::header::Word;
 
-/// Calls in vain of somebody who does not wait, before the kernel is asked whether the peer is there.
+/// Number of failed calls in a row that do not wait, before the kernel is asked whether the peer is
+/// there.
 const PATIENCE: u32 = 4096;
 
-/// Looks before the processor may rest, or anybody looks at the clock.
+/// Number of polls before the CPU is told that it spins, and the clock is read.
 const LOOKS: u32 = 64;
 
 /// The memory that a ring has at both ends.
 pub struct Areas {
-    /// What the peer stores to.
+    /// The memory that the peer stores to.
     pub own: Area,
-    /// What we store to.
+    /// The memory that this end stores to.
     pub peer: Area,
 }
 
-/// Takes the turn of a direction; who must not wait for that gets none if it is taken.
+/// Takes the turn of a direction. Returns none if another thread has the turn and `block` is false.
 pub fn turn<T>(state: &Mutex<T>, block: bool) -> Option<MutexGuard<'_, T>> {
-    // A panic leaves what is in there consistent: counters move in one step.
+    // A panic leaves the state consistent: counters move in one step.
     match state.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -43,7 +44,8 @@ pub fn turn<T>(state: &Mutex<T>, block: bool) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Stays awake for what is probably soon there, as long as that has been worth it. Says since when, if it is not there.
+/// Polls `is_there` for as long as polling has paid off lately. Returns the time when it began if
+/// `is_there` stayed false.
 pub fn stay_awake(awake: &Awake, is_there: impl Fn() -> bool) -> Result<(), Instant> {
     let limit = awake.limit();
     let start = Instant::now();
@@ -62,8 +64,9 @@ pub fn stay_awake(awake: &Awake, is_there: impl Fn() -> bool) -> Result<(), Inst
     }
 }
 
-/// Moves `len` bytes by `some`, which is given how many are done and moves some more, or none if it had to wait or must
-/// not. Returns how many were moved; an error counts if none were.
+/// Moves `len` bytes by `some`. Each call of `some` is given how many bytes are done; it moves some
+/// more, or returns 0 if it had to wait or must not wait. Returns how many bytes were moved, or an
+/// error if none were.
 #[inline]
 pub fn move_all(
     len: usize,
@@ -82,7 +85,8 @@ pub fn move_all(
     Ok(done)
 }
 
-/// Somebody who does not wait has called in vain: now and then, of `idle` times in a row, the kernel is asked for the peer.
+/// Counts a failed call that does not wait; `idle` is the number of such calls in a row. Asks the
+/// kernel for the peer once in [`PATIENCE`] calls.
 pub fn called_in_vain(idle: &mut u32, bells: &impl Bells) {
     *idle = idle.wrapping_add(1);
     if *idle % PATIENCE == 0 {
@@ -90,15 +94,16 @@ pub fn called_in_vain(idle: &mut u32, bells: &impl Bells) {
     }
 }
 
-/// Tells the peer at which count it is to ring, see `bells.rs`. Whoever has called this looks at the count.
-pub fn make_wish(areas: &Areas, word: Word, value: u32) {
+/// Stores the wake-up request: the count at which the peer is to ring, see `bells.rs`. The caller
+/// must read that count again afterwards.
+pub fn make_wake_request(areas: &Areas, word: Word, value: u32) {
     areas.peer.store(word, value);
     barriers::all();
     areas.peer.load(word);
     barriers::all();
 }
 
-/// ECONNRESET once the peer has left, or why it is over.
+/// Returns ECONNRESET once the peer has left, or the error that ended the ring.
 #[inline]
 pub fn check_open(areas: &Areas, bells: &impl Bells) -> Result<(), Errno> {
     bells.check()?;

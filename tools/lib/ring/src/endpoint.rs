@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! A connected endpoint of somebody's, as far as rings use it.
+//! The operations of a connected endpoint that rings use.
 
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
@@ -15,17 +15,18 @@ use scif_sys::Protection;
 
 use crate::area::Area;
 
-/// What carries bytes and bells: a connection.
+/// A connection that carries bytes and bells.
 pub trait Stream {
-    /// As `scif_send()`: how many bytes were sent.
+    /// Sends like `scif_send()`. Returns how many bytes were sent.
     fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno>;
-    /// As `scif_recv()`: how many bytes were received.
+    /// Receives like `scif_recv()`. Returns how many bytes were received.
     fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno>;
-    /// Whether the peer is gone.
+    /// Returns whether the peer is gone.
     fn is_over(&self) -> bool;
 }
 
-/// See the head of this file. It is the caller's descriptor, who closes it after this is gone.
+/// A connected endpoint. The descriptor belongs to the caller, who closes it after the endpoint is
+/// dropped.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
     fd: RawFd,
@@ -33,17 +34,17 @@ pub struct Endpoint {
 
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: See `new`.
+        // SAFETY: The caller of `new` keeps the descriptor open.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 }
 
 impl Endpoint {
-    /// EBADF for what can't be a descriptor.
+    /// Wraps a descriptor. EBADF: the number can't be a descriptor.
     ///
     /// # Safety
     ///
-    /// Nobody closes it as long as this is used.
+    /// The descriptor stays open as long as the endpoint or a copy of it is used.
     pub unsafe fn new(fd: RawFd) -> Result<Self, Errno> {
         match fd {
             0.. => Ok(Self { fd }),
@@ -51,15 +52,15 @@ impl Endpoint {
         }
     }
 
-    /// `scif_register()` of an area's memory, anywhere, for stores and loads of the peer: the offset. The window does not
-    /// need the area to live.
+    /// Registers the memory of an area by `scif_register()`, at any offset, for stores and loads of
+    /// the peer. Returns the offset. The window stays when the area is dropped.
     pub fn register(&self, area: &Area) -> Result<i64, Errno> {
         let (address, len) = (area.address(), area.len() as u64);
-        // SAFETY: An area is there for the peer to load from and store to, at any time.
+        // SAFETY: The peer may load from and store to an area at any time.
         unsafe { scif_sys::register(self, address, len, Protection::ReadWrite, None) }
     }
 
-    /// What of these is ready now, and what is wrong with it.
+    /// Returns which of the events are ready now, and the error conditions of the descriptor.
     pub fn poll_now(&self, events: PollFlags) -> Result<PollFlags, Errno> {
         let mut files = [PollFd::new(self, events)];
         let now = Timespec {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The functions of `scif_ring.h`, as C sees them: pointers are checked, and errors become -1 and `errno`.
+//! The functions of `scif_ring.h`, as C sees them: pointers are checked, and errors become -1 and
+//! `errno`.
 //!
 //! Nothing here panics on purpose; a panic ends the process, as it must not unwind into C.
 
@@ -18,22 +19,22 @@ use crate::ring::Ring;
 const BLOCK: c_int = 1;
 
 fn fail(error: Errno) -> c_int {
-    // SAFETY: It is the calling thread's.
+    // SAFETY: The variable belongs to the calling thread.
     unsafe { *libc::__errno_location() = error.raw_os_error() };
     -1
 }
 
-/// The ring of a handle.
+/// Returns the ring of a handle.
 ///
 /// # Safety
 ///
-/// It is one of `scif_ring_open()`'s that was not closed, or null.
+/// The handle is null, or was returned by `scif_ring_open()` and not closed.
 unsafe fn ring_of<'a>(ring: *const Ring) -> Result<&'a Ring, Errno> {
     // SAFETY: Passed on to the caller.
     unsafe { ring.as_ref() }.ok_or(Errno::INVAL)
 }
 
-/// How many bytes, and whether to wait.
+/// Checks the arguments of a call. Returns the number of bytes and whether to wait.
 fn checked(pointer: *const c_void, len: c_int, flags: c_int) -> Result<(usize, bool), Errno> {
     let len = usize::try_from(len).map_err(|_| Errno::INVAL)?;
     match flags {
@@ -45,7 +46,7 @@ fn checked(pointer: *const c_void, len: c_int, flags: c_int) -> Result<(usize, b
 
 fn moved(result: Result<usize, Errno>) -> c_int {
     match result {
-        // At most as many as were asked for.
+        // The count is at most the `len` of the caller, which is an int.
         Ok(count) => count as c_int,
         Err(error) => fail(error),
     }
@@ -55,7 +56,7 @@ fn moved(result: Result<usize, Errno>) -> c_int {
 ///
 /// # Safety
 ///
-/// Nobody closes the descriptor before the ring.
+/// The caller does not close the descriptor before the ring.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_open(epd: c_int, size: usize) -> *mut Ring {
     // SAFETY: Passed on to the caller.
@@ -68,11 +69,11 @@ pub unsafe extern "C" fn scif_ring_open(epd: c_int, size: usize) -> *mut Ring {
     }
 }
 
-/// 1, or 0 if the connection carries the bytes; then `errno` says why.
+/// Returns 1, or 0 if the connection carries the bytes; then `errno` says why.
 ///
 /// # Safety
 ///
-/// The handle is one of `scif_ring_open()`'s that was not closed.
+/// The handle was returned by `scif_ring_open()` and not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_is_mapped(ring: *const Ring) -> c_int {
     // SAFETY: Passed on to the caller.
@@ -86,11 +87,12 @@ pub unsafe extern "C" fn scif_ring_is_mapped(ring: *const Ring) -> c_int {
     }
 }
 
-/// Sends, as `scif_send()`.
+/// Sends, like `scif_send()`.
 ///
 /// # Safety
 ///
-/// The handle is one of `scif_ring_open()`'s that was not closed, and there are `len` bytes at `msg`.
+/// The handle was returned by `scif_ring_open()` and not closed, and there are `len` bytes at
+/// `msg`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_send(
     ring: *const Ring,
@@ -112,11 +114,12 @@ pub unsafe extern "C" fn scif_ring_send(
     moved(send())
 }
 
-/// Receives, as `scif_recv()`.
+/// Receives, like `scif_recv()`.
 ///
 /// # Safety
 ///
-/// The handle is one of `scif_ring_open()`'s that was not closed, and there is room for `len` bytes at `msg`.
+/// The handle was returned by `scif_ring_open()` and not closed, and there is room for `len` bytes
+/// at `msg`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_recv(
     ring: *const Ring,
@@ -131,19 +134,19 @@ pub unsafe extern "C" fn scif_ring_recv(
         if len == 0 {
             return Ok(0);
         }
-        // SAFETY: As above; nobody reads the bytes before they are written.
+        // SAFETY: Passed on to the caller. The ring does not read the bytes before it writes them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(msg.cast(), len) };
         ring.recv(bytes, block)
     };
     moved(recv())
 }
 
-/// What of `POLLIN` and `POLLOUT` is ready, with `POLLHUP` if the peer is gone; and, if somebody wants to know, for which
-/// events of the descriptor to wait if that is nothing.
+/// Returns which of `POLLIN` and `POLLOUT` are ready, with `POLLHUP` if the peer is gone. If
+/// `wakes` is not null, stores there the events of the descriptor to wait for if none is ready.
 ///
 /// # Safety
 ///
-/// The handle is one of `scif_ring_open()`'s that was not closed; `wakes` is null, or there is room.
+/// The handle was returned by `scif_ring_open()` and not closed. `wakes` is null, or there is room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_ready(
     ring: *const Ring,
@@ -177,17 +180,19 @@ pub unsafe extern "C" fn scif_ring_ready(
     }
 }
 
-/// Ends a ring: what was sent can still be received by the peer. The connection stays, and is to be closed.
+/// Ends a ring. The peer can still receive bytes that were sent. The caller must still close the
+/// connection.
 ///
 /// # Safety
 ///
-/// The handle is one of `scif_ring_open()`'s that was not closed, and no thread is in a call with it.
+/// The handle was returned by `scif_ring_open()` and not closed, and no thread is in a call with
+/// it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scif_ring_close(ring: *mut Ring) -> c_int {
     if ring.is_null() {
         return fail(Errno::INVAL);
     }
-    // SAFETY: It is the box of `scif_ring_open()`, and the caller uses it no more.
+    // SAFETY: The handle is the box of `scif_ring_open()`, and the caller uses it no more.
     drop(unsafe { Box::from_raw(ring) });
     0
 }

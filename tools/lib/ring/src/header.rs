@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Where what lies in the memory of a ring, all of which the peer writes.
+//! The layout of a ring in memory. The peer writes all of it.
 //!
 //! ```text
 //!    0  produced     bytes that the peer has put into this ring, ever
@@ -11,10 +11,10 @@
 //! 4096  data
 //! ```
 //!
-//! What is written with each message lies apart from the rest: a line of the cache that both nodes touch costs
-//! each of them a way to the other.
+//! The words that are written with each message lie apart from the rest: a cache line that both
+//! nodes touch costs each of them a round trip to the other.
 
-/// A word of a header, by its offset in bytes.
+/// A word of a header; its value is the offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Word {
@@ -25,5 +25,5 @@ pub enum Word {
     Closed = 192,
 }
 
-/// Where the data begins.
+/// The offset of the data.
 pub const DATA: usize = 4096;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The direction from the peer: bytes out of our memory, and now and then the word that their place is free.
+//! The direction from the peer. The receiver takes bytes out of this end's ring, and now and then
+//! reports that their room is free.
 //!
-//! That word is a store over the bus, and two barriers; for each small message it would cost more than the message. So
-//! it is said for a quarter of the ring at a time, when the peer wants to know, and when a call finds nothing. Both can't
-//! wait for each other: who waits for data has emptied the ring, of which the peer knows three quarters at least then, and
-//! nobody waits for more than half.
+//! A report is a store over the bus and two barriers, which for a small message would cost more
+//! than the message. So the receiver reports a quarter of the ring at a time, when the peer has a
+//! wake-up request, and when a call finds nothing. Both ends can't wait for each other. A receiver
+//! that waits for data has emptied the ring, and the peer knows of at least three quarters of the
+//! room. A sender waits for at most half of the ring.
 //!
-//! Lock: `state` is held while a message is taken, so that two threads do not share one.
+//! Lock: `state` is held while a message is received, so that two threads do not share one.
 
 use std::sync::Mutex;
 
@@ -16,13 +18,13 @@ use rustix::io::Errno;
 
 use crate::barriers;
 use crate::bells::Bells;
-use crate::bells::What;
+use crate::bells::Event;
 use crate::counters::Size;
 use crate::counters::reaches;
 use crate::direction::Areas;
 use crate::direction::called_in_vain;
 use crate::direction::check_open;
-use crate::direction::make_wish;
+use crate::direction::make_wake_request;
 use crate::direction::move_all;
 use crate::direction::stay_awake;
 use crate::direction::turn;
@@ -30,14 +32,14 @@ use crate::header::Word;
 
 struct State {
     consumed: u32,
-    /// How much of that the peer knows.
+    /// The part of `consumed` that the peer knows of.
     reported: u32,
-    /// What the peer's counter was when it was last looked at, and made sense.
+    /// The last valid value that this side has read from the peer's counter.
     produced: u32,
     idle: u32,
 }
 
-/// See the head of this file.
+/// The receiving direction of a ring.
 pub struct Receiver {
     size: Size,
     state: Mutex<State>,
@@ -45,12 +47,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Out of a ring of this size.
+    /// Makes the direction for a ring of this size.
     pub fn new(size: Size) -> Self {
         Self::starting_at(size, 0)
     }
 
-    /// The same, where so many bytes have gone already.
+    /// Makes the direction as if `count` bytes had already passed.
     pub(crate) fn starting_at(size: Size, count: u32) -> Self {
         Self {
             size,
@@ -64,7 +66,7 @@ impl Receiver {
         }
     }
 
-    /// As `scif_recv()`.
+    /// Receives bytes, with the contract of `scif_recv()`.
     #[inline]
     pub fn recv(
         &self,
@@ -81,7 +83,7 @@ impl Receiver {
         })
     }
 
-    /// Receives some bytes, or none if it had to wait, or must not.
+    /// Receives some bytes. Returns 0 if it had to wait, or must not wait.
     #[inline]
     fn some(
         &self,
@@ -92,7 +94,7 @@ impl Receiver {
         block: bool,
     ) -> Result<usize, Errno> {
         let rest = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        // Checked when it was seen, and no less has been taken out since.
+        // The difference was checked when the counter was read, and has only become smaller since.
         let mut available = state.produced.wrapping_sub(state.consumed);
         if available < rest {
             available = self.look(state, areas, bells)?;
@@ -106,7 +108,7 @@ impl Receiver {
         }
     }
 
-    /// How much there is now.
+    /// Reads the peer's counter. Returns how many bytes can be received now.
     #[inline]
     fn look(&self, state: &mut State, areas: &Areas, bells: &impl Bells) -> Result<u32, Errno> {
         let produced = areas.own.load(Word::Produced);
@@ -148,18 +150,18 @@ impl Receiver {
         if before == after {
             return;
         }
-        // The loads of the bytes come before the store that gives their place away.
+        // The loads of the bytes come before the store that gives their room away.
         barriers::all();
         areas.peer.store(Word::Consumed, after);
         state.reported = after;
-        // It leaves before the wish is looked at, see `bells.rs`.
+        // The count leaves before the wake-up request is read, see `bells.rs`.
         barriers::all();
         if reaches(areas.own.load(Word::RoomWanted), before, after) {
-            bells.ring(What::Room);
+            bells.ring(Event::Room);
         }
     }
 
-    /// There is nothing.
+    /// Handles an empty ring: reports the room, and waits if `block` allows it.
     #[cold]
     fn none(
         &self,
@@ -171,7 +173,7 @@ impl Receiver {
     ) -> Result<usize, Errno> {
         self.report(state, areas, bells);
         if let Err(error) = check_open(areas, bells) {
-            // What had arrived when the peer left is seen then.
+            // The peer may have stored bytes just before it left.
             return match self.look(state, areas, bells)? {
                 0 => Err(error),
                 _ => Ok(0),
@@ -186,10 +188,10 @@ impl Receiver {
             || areas.own.load(Word::Produced) != empty_at || check_open(areas, bells).is_err();
         if let Err(start) = stay_awake(&self.awake, has_data) {
             let wanted = rest.min(self.size.bytes() / 2);
-            let available = self.wish(state, areas, bells, wanted)?;
+            let available = self.request_wakeup(state, areas, bells, wanted)?;
             if available < wanted && check_open(areas, bells).is_ok() {
-                // If it is over, what has arrived before is taken first.
-                if bells.wait(What::Data) == Err(Errno::INTR) {
+                // If the ring is over, the bytes that arrived before are received first.
+                if bells.wait(Event::Data) == Err(Errno::INTR) {
                     return Err(Errno::INTR);
                 }
             }
@@ -198,19 +200,20 @@ impl Receiver {
         Ok(0)
     }
 
-    /// Has the peer ring once so much can be received; says how much can already.
-    fn wish(
+    /// Requests a bell for when `wanted` bytes can be received. Returns how many can be received
+    /// already.
+    fn request_wakeup(
         &self,
         state: &mut State,
         areas: &Areas,
         bells: &impl Bells,
         wanted: u32,
     ) -> Result<u32, Errno> {
-        make_wish(areas, Word::DataWanted, state.consumed.wrapping_add(wanted));
+        make_wake_request(areas, Word::DataWanted, state.consumed.wrapping_add(wanted));
         self.look(state, areas, bells)
     }
 
-    /// Whether something can be received; if not, the peer rings when it can.
+    /// Returns whether something can be received. If not, the peer rings when something can.
     pub fn is_ready(&self, areas: &Areas, bells: &impl Bells) -> Result<bool, Errno> {
         let Some(mut state) = turn(&self.state, true) else {
             return Ok(false);
@@ -219,6 +222,6 @@ impl Receiver {
             return Ok(true);
         }
         self.report(&mut state, areas, bells);
-        Ok(self.wish(&mut state, areas, bells, 1)? > 0)
+        Ok(self.request_wakeup(&mut state, areas, bells, 1)? > 0)
     }
 }

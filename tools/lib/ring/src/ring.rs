@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! One end of a ring, as programs have it.
+//! One end of a ring, as programs use it.
 //!
-//! Where there can be none it is the connection itself that carries the bytes, with the same calls: a program runs
-//! everywhere, and only its speed differs.
+//! Where the peer's memory can't be mapped, the connection itself carries the bytes, with the same
+//! calls. So a program runs everywhere, and only its speed differs.
 
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
@@ -25,17 +25,17 @@ use crate::sender::Sender;
 use crate::setup;
 use crate::setup::Window;
 
-/// Bytes of the ring of who does not say.
+/// Bytes of a ring whose caller gives no size.
 const USUAL: usize = 1 << 18;
 
-/// What is ready, or wanted to be.
+/// The events that are ready, or that a caller wants to know of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// Something can be received, or it is over.
+    /// Whether bytes can be received, or the ring is over.
     pub to_recv: bool,
-    /// Something can be sent.
+    /// Whether bytes can be sent.
     pub to_send: bool,
-    /// The peer is gone. What it has sent can still be received.
+    /// Whether the peer is gone. Bytes that it has sent can still be received.
     pub over: bool,
 }
 
@@ -44,7 +44,7 @@ struct Mapped {
     sender: Sender,
     receiver: Receiver,
     bells: StreamBells<Endpoint>,
-    /// Before it goes, the peer is told.
+    /// Unregistered after `drop` has told the peer.
     _window: Window,
 }
 
@@ -57,7 +57,7 @@ impl Drop for Mapped {
     }
 }
 
-/// What carries the bytes.
+/// The way that carries the bytes.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for each ring, which is boxed where it is given out"
@@ -67,25 +67,32 @@ enum Carrier {
     Connection(Errno),
 }
 
-/// See the head of this file.
+/// One end of a ring: its connection, and mapped memory or the connection as the carrier of the
+/// bytes.
 ///
-/// One thread that sends and one that receives do not wait for each other; more wait for their turn.
+/// A thread that sends and a thread that receives do not wait for each other; further threads wait
+/// for their turn.
 pub struct Ring {
     endpoint: Endpoint,
     carrier: Carrier,
 }
 
 impl Ring {
-    /// Makes a ring over a connection, whose other end does so, too: waits for that. `size` is how many bytes may
-    /// be on the way to this end, 0 for a usual number.
+    /// Makes a ring over a connection. Waits until the other end of the connection makes one, too.
+    /// `size` is how many bytes may be in flight to this end, 0 for a usual number.
     ///
-    /// From then on the connection carries the bells, or in the place of a ring the bytes: nobody else sends
-    /// or receives on it. If this fails, both ends close it: EPROTO if the other end has sent something else,
-    /// EINTR after a signal, ECONNRESET, ENOTCONN.
+    /// From then on the connection carries the bells, or the bytes if there is no mapped memory.
+    /// The caller must not send or receive on it by other means. If this fails, both ends must
+    /// close the connection.
+    ///
+    /// # Errors
+    ///
+    /// EPROTO: the other end has sent something else. EINTR: a signal arrived. ECONNRESET and
+    /// ENOTCONN: as for any call on a connection.
     ///
     /// # Safety
     ///
-    /// Nobody closes the descriptor before this is dropped.
+    /// The caller does not close the descriptor before the ring is dropped.
     pub unsafe fn new(fd: RawFd, size: usize) -> Result<Self, Errno> {
         // SAFETY: Passed on to the caller.
         let endpoint = unsafe { Endpoint::new(fd) }?;
@@ -106,7 +113,8 @@ impl Ring {
         Ok(Self { endpoint, carrier })
     }
 
-    /// Why the bytes go over the connection, if they do: EOPNOTSUPP where the peer's memory can't be mapped.
+    /// Returns an error if the connection carries the bytes, with the reason. EOPNOTSUPP: the
+    /// peer's memory can't be mapped.
     pub fn is_mapped(&self) -> Result<(), Errno> {
         match self.carrier {
             Carrier::Mapped(_) => Ok(()),
@@ -114,8 +122,9 @@ impl Ring {
         }
     }
 
-    /// Sends bytes; returns how many. With `block` all of them, unless a signal (EINTR) or the end of the peer
-    /// (ECONNRESET) comes in between; otherwise as many as there is room for.
+    /// Sends bytes; returns how many. With `block` it sends all of them, unless a signal (EINTR)
+    /// arrives or the peer leaves (ECONNRESET). Without `block` it sends as many as there is room
+    /// for.
     #[inline]
     pub fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
         match &self.carrier {
@@ -124,7 +133,7 @@ impl Ring {
         }
     }
 
-    /// Receives bytes; returns how many. As [`Self::send`].
+    /// Receives bytes; returns how many. `block` and errors are as for [`Self::send`].
     #[inline]
     pub fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
         match &self.carrier {
@@ -133,8 +142,8 @@ impl Ring {
         }
     }
 
-    /// What of these is ready now. If nothing is, the descriptor of [`Self::wakes`] becomes ready, for the events
-    /// returned there, when that may have changed.
+    /// Returns which of the wanted events are ready now. If none is, the descriptor becomes ready
+    /// for the events of [`Self::wakes`] when that may have changed.
     pub fn ready(&self, wanted: Ready) -> Result<Ready, Errno> {
         match &self.carrier {
             Carrier::Mapped(it) => it.ready(wanted),
@@ -159,7 +168,7 @@ impl Ring {
         events
     }
 
-    /// For which events of the connection to wait after [`Self::ready`].
+    /// Returns the events of the connection to wait for after [`Self::ready`].
     pub fn wakes(&self, wanted: Ready) -> PollFlags {
         match self.carrier {
             Carrier::Mapped(_) => PollFlags::IN,
@@ -167,9 +176,9 @@ impl Ring {
         }
     }
 
-    /// The connection.
+    /// Returns the descriptor of the connection.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: It is open as long as this is there, see `new`.
+        // SAFETY: The descriptor is open as long as the ring exists, see `new`.
         unsafe { BorrowedFd::borrow_raw(std::os::fd::AsFd::as_fd(&self.endpoint).as_raw_fd()) }
     }
 }
@@ -179,7 +188,7 @@ impl Mapped {
         self.bells.take();
         let mut ready = Ready::default();
         if wanted.to_recv {
-            // A peer that contradicts itself: the next call says so.
+            // If the peer contradicts itself, the next call returns the error.
             ready.to_recv = self
                 .receiver
                 .is_ready(&self.areas, &self.bells)

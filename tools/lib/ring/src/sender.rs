@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The direction to the peer: bytes into its memory, then the count of them.
+//! The direction to the peer: stores bytes into its memory, then their count.
 //!
-//! Lock: `state` is held while a message goes, so that those of two threads do not mix.
+//! Lock: `state` is held while a message is sent, so that messages of two threads do not mix.
 
 use std::sync::Mutex;
 
@@ -11,43 +11,43 @@ use rustix::io::Errno;
 
 use crate::barriers;
 use crate::bells::Bells;
-use crate::bells::What;
+use crate::bells::Event;
 use crate::counters::Size;
 use crate::counters::reaches;
 use crate::direction::Areas;
 use crate::direction::called_in_vain;
 use crate::direction::check_open;
-use crate::direction::make_wish;
+use crate::direction::make_wake_request;
 use crate::direction::move_all;
 use crate::direction::stay_awake;
 use crate::direction::turn;
 use crate::header::Word;
 
-/// Bytes that go before their count does: the peer takes them out while the next ones go.
+/// Bytes that are stored before their count is: the peer takes them out while the next ones go.
 const PIECE: u32 = 65536;
 
 struct State {
     produced: u32,
-    /// What the peer's counter was when it was last looked at, and made sense.
+    /// The last valid value that this side has read from the peer's counter.
     consumed: u32,
     idle: u32,
 }
 
-/// See the head of this file.
+/// The sending direction of a ring.
 pub struct Sender {
-    /// Of the peer's ring.
+    /// The size of the peer's ring.
     size: Size,
     state: Mutex<State>,
     awake: Awake,
 }
 
 impl Sender {
-    /// Into a ring of this size.
+    /// Makes the direction for a ring of this size.
     pub fn new(size: Size) -> Self {
         Self::starting_at(size, 0)
     }
 
-    /// The same, where so many bytes have gone already.
+    /// Makes the direction as if `count` bytes had already passed.
     pub(crate) fn starting_at(size: Size, count: u32) -> Self {
         Self {
             size,
@@ -60,7 +60,7 @@ impl Sender {
         }
     }
 
-    /// As `scif_send()`.
+    /// Sends bytes, with the contract of `scif_send()`.
     #[inline]
     pub fn send(
         &self,
@@ -77,7 +77,7 @@ impl Sender {
         })
     }
 
-    /// Sends some of the bytes, or none if it had to wait, or must not.
+    /// Sends some of the bytes. Returns 0 if it had to wait, or must not wait.
     #[inline]
     fn some(
         &self,
@@ -120,19 +120,19 @@ impl Sender {
             rest = others;
         }
         let after = before.wrapping_add(count);
-        // The count must not overtake what it counts.
+        // The count must not overtake the bytes that it counts.
         barriers::stores();
         areas.peer.store(Word::Produced, after);
         state.produced = after;
         state.idle = 0;
-        // It leaves before the wish is looked at, see `bells.rs`.
+        // The count leaves before the wake-up request is read, see `bells.rs`.
         barriers::all();
         if reaches(areas.own.load(Word::DataWanted), before, after) {
-            bells.ring(What::Data);
+            bells.ring(Event::Data);
         }
     }
 
-    /// There is no room.
+    /// Handles a full ring: waits if `block` allows it.
     #[cold]
     fn none(
         &self,
@@ -151,16 +151,19 @@ impl Sender {
             || areas.own.load(Word::Consumed) != full_at || check_open(areas, bells).is_err();
         if let Err(start) = stay_awake(&self.awake, has_room) {
             let wanted = rest.min(self.size.bytes() / 2);
-            if !self.wish(state, areas, bells, wanted)? && check_open(areas, bells).is_ok() {
-                bells.wait(What::Room)?;
+            if !self.request_wakeup(state, areas, bells, wanted)?
+                && check_open(areas, bells).is_ok()
+            {
+                bells.wait(Event::Room)?;
             }
             self.awake.learn(start.elapsed());
         }
         Ok(0)
     }
 
-    /// Has the peer ring once so much can be sent; says whether it can already.
-    fn wish(
+    /// Requests a bell for when `wanted` bytes can be sent. Returns whether they can be sent
+    /// already.
+    fn request_wakeup(
         &self,
         state: &mut State,
         areas: &Areas,
@@ -170,13 +173,13 @@ impl Sender {
         let free_at = (state.produced)
             .wrapping_sub(self.size.bytes())
             .wrapping_add(wanted);
-        make_wish(areas, Word::RoomWanted, free_at);
+        make_wake_request(areas, Word::RoomWanted, free_at);
         state.consumed = areas.own.load(Word::Consumed);
         let room = self.room(state).map_err(|why| bells.end(why))?;
         Ok(room >= wanted)
     }
 
-    /// Whether something can be sent; if not, the peer rings when it can.
+    /// Returns whether something can be sent. If not, the peer rings when something can.
     pub fn is_ready(&self, areas: &Areas, bells: &impl Bells) -> Result<bool, Errno> {
         let Some(mut state) = turn(&self.state, true) else {
             return Ok(false);
@@ -186,6 +189,6 @@ impl Sender {
         if self.room(&state).map_err(|why| bells.end(why))? > 0 {
             return Ok(true);
         }
-        self.wish(&mut state, areas, bells, 1)
+        self.request_wakeup(&mut state, areas, bells, 1)
     }
 }

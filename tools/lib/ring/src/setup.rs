@@ -2,8 +2,9 @@
 
 //! How the two ends of a connection find each other's memory.
 //!
-//! Each says on the connection where its memory is, and, once it has tried to map the other's, whether it could. Only
-//! if both could there is a ring; an end that has no memory, or can't map any, says so, too, and both know the reason.
+//! Each end sends the place of its memory over the connection. After it has tried to map the memory
+//! of the other end, it sends whether it could. There is a ring only if both ends could map. An end
+//! that has no memory, or can't map any, sends the error, so both ends know the reason.
 
 use rustix::io::Errno;
 
@@ -14,7 +15,8 @@ use crate::direction::Areas;
 use crate::endpoint::Endpoint;
 use crate::endpoint::Stream;
 
-/// What a hello begins with: who else would send on the connection is not mistaken for a ring.
+/// The first bytes of a hello, so that another program's bytes on the connection are not mistaken
+/// for a ring.
 const MAGIC: [u8; 8] = *b"SCIFRING";
 
 const VERSION: u32 = 1;
@@ -22,7 +24,7 @@ const VERSION: u32 = 1;
 /// Bytes of a hello: magic, version, size of the ring, offset of the window, error.
 const HELLO: usize = 28;
 
-/// Where the memory of an end is, or why there is none.
+/// The place of the memory of an end, or the reason why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub size: Size,
@@ -44,7 +46,7 @@ impl Hello {
         bytes
     }
 
-    /// EPROTO for what no end of a ring says.
+    /// Decodes a hello. EPROTO: no end of a ring sends these bytes.
     pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, Errno> {
         let number = |at: usize| {
             let bytes = bytes[at..at + 4].try_into().unwrap_or([0; 4]);
@@ -64,7 +66,8 @@ impl Hello {
     }
 }
 
-/// What a number stands for that the peer gives as its error.
+/// Returns the error that a number of the peer stands for. A number that is no error stands for
+/// EPROTO.
 fn error_of(number: u32) -> Option<Errno> {
     match number {
         0 => None,
@@ -73,7 +76,7 @@ fn error_of(number: u32) -> Option<Errno> {
     }
 }
 
-/// A window of ours, which ends with this.
+/// A window of ours. Dropping it unregisters the window.
 pub struct Window {
     endpoint: Endpoint,
     offset: i64,
@@ -82,12 +85,12 @@ pub struct Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // It ends with the connection in any case.
+        // The connection's end unregisters the window in any case.
         let _ = scif_sys::unregister(self.endpoint, self.offset, self.len as u64);
     }
 }
 
-/// What two ends have agreed on.
+/// The result of an agreement between two ends.
 pub struct Agreed {
     pub areas: Areas,
     pub own: Size,
@@ -126,7 +129,7 @@ fn own_window(endpoint: &Endpoint, size: Size) -> Result<(Area, Window), Errno> 
 
 fn map(endpoint: &Endpoint, hello: &Hello) -> Result<Area, Errno> {
     let offset = hello.window?;
-    // Without it a peer that goes would end this process.
+    // Without this a peer that goes would kill this process.
     scif_sys::map_ones_after_loss(endpoint)?;
     Area::of_peer(
         std::os::fd::AsFd::as_fd(endpoint),
@@ -135,8 +138,8 @@ fn map(endpoint: &Endpoint, hello: &Hello) -> Result<Area, Errno> {
     )
 }
 
-/// Agrees with the other end, which calls this, too. The inner error is why there is no ring, of which both know; the outer
-/// one ends the connection.
+/// Agrees with the other end, which calls this, too. The inner error is why there is no ring, and
+/// both ends know it. After the outer error the caller must close the connection.
 pub fn agree(endpoint: &Endpoint, size: Size) -> Result<Result<Agreed, Errno>, Errno> {
     let own = own_window(endpoint, size);
     let window = match &own {
@@ -159,7 +162,7 @@ pub fn agree(endpoint: &Endpoint, size: Size) -> Result<Result<Agreed, Errno>, E
     let mut bytes = [0; 4];
     recv_all(endpoint, &mut bytes)?;
     let theirs = error_of(u32::from_le_bytes(bytes));
-    // Until here our window is there to be mapped, or for the peer to be told why it can't be.
+    // Up to here the peer may map our window, or learn why it can't.
     Ok(match (own, peer, theirs) {
         (Err(error), _, _) | (_, Err(error), _) | (_, _, Some(error)) => Err(error),
         (Ok((own, window)), Ok(peer), None) => Ok(Agreed {
@@ -176,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn encoded_hello_decodes_to_itself() {
         for window in [Ok(0), Ok(1 << 40), Err(Errno::NOMEM)] {
             let hello = Hello {
                 size: Size::for_bytes(8192),
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_ring_says_is_refused() {
+    fn malformed_hello_is_refused() {
         let good = Hello {
             size: Size::for_bytes(8192),
             window: Ok(4096),
@@ -197,7 +200,7 @@ mod tests {
             bytes[at] = byte;
             assert_eq!(Hello::decode(&bytes), Err(Errno::PROTO), "byte {at}");
         }
-        // A number that is no error is one nevertheless.
+        // A number that is no error counts as an error nevertheless.
         let mut bytes = good.encode();
         bytes[26] = 1;
         let hello = Hello::decode(&bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Both directions of two ends over memory that both have, with bells that ring in this process.
+//! Both directions between two ends in memory that both share, with bells that ring in this
+//! process.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -17,8 +18,8 @@ use rustix::io::Errno;
 
 use crate::area::Area;
 use crate::bells::Bells;
+use crate::bells::Event;
 use crate::bells::StreamBells;
-use crate::bells::What;
 use crate::counters::Size;
 use crate::direction::Areas;
 use crate::endpoint::Stream;
@@ -26,13 +27,13 @@ use crate::header::Word;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 
-/// No test waits longer for anything.
+/// The longest time that a test waits.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Bytes on their way to one end: so few that bells are dropped all the time.
+/// Bytes in flight to one end: so few that bells are dropped all the time.
 const FEW: usize = 3;
 
-/// What has been sent to one end of a connection.
+/// The bytes that were sent to one end of a connection.
 #[derive(Default)]
 struct Arrived {
     bytes: Mutex<VecDeque<u8>>,
@@ -63,7 +64,7 @@ impl Stream for TestStream {
         let (mut arrived, timeout) = (self.own.changed)
             .wait_timeout_while(arrived, HANG, |arrived| block && arrived.is_empty())
             .unwrap();
-        assert!(!timeout.timed_out(), "nobody rings");
+        assert!(!timeout.timed_out(), "no doorbell came");
         let count = bytes.len().min(arrived.len());
         for (to, byte) in bytes.iter_mut().zip(arrived.drain(..count)) {
             *to = byte;
@@ -155,7 +156,7 @@ fn ends(sizes: [usize; 2]) -> [End; 2] {
     ends_at(0, sizes)
 }
 
-/// Numbers that look like chance.
+/// Numbers that look random.
 struct Numbers(u64);
 
 impl Numbers {
@@ -172,7 +173,7 @@ fn byte_at(at: usize) -> u8 {
     (at.wrapping_mul(2654435761) >> 13) as u8
 }
 
-/// Sends so many bytes of the pattern, in messages of any size, which may not wait now and then.
+/// Sends so many bytes of the pattern, in messages of any size; some of them may not wait.
 fn send_all(end: &End, total: usize, seed: u64) {
     let mut numbers = Numbers(seed);
     let mut sent = 0;
@@ -208,9 +209,9 @@ fn recv_all(end: &End, total: usize, seed: u64) {
 }
 
 #[test]
-fn bytes_arrive_both_ways_at_once_and_all_who_sleep_wake_up() {
+fn concurrent_streams_both_ways_arrive_and_wake_all_sleepers() {
     for seed in 0..20 {
-        // Half of them go around.
+        // Half of the rings wrap around.
         let start = [0, u32::MAX - 200_000][seed as usize % 2];
         let [one, other] = ends_at(start, [4096, 8192]);
         thread::scope(|scope| {
@@ -222,9 +223,10 @@ fn bytes_arrive_both_ways_at_once_and_all_who_sleep_wake_up() {
     }
 }
 
-/// With no bells but those for one of the two, who waits for nearly every message.
+/// One of the two ends never waits. The only bells are for the other one, which waits for nearly
+/// every message.
 #[test]
-fn who_waits_for_one_that_never_does_wakes_up() {
+fn blocking_side_is_woken_by_a_peer_that_never_blocks() {
     const TOTAL: usize = 10_000_000;
     const MOST: usize = 2000;
     for (sender_waits, message) in [(true, MOST), (true, 100), (false, MOST), (false, 100)] {
@@ -248,7 +250,7 @@ fn who_waits_for_one_that_never_does_wakes_up() {
 }
 
 #[test]
-fn nobody_rings_for_who_is_awake() {
+fn no_doorbell_rings_for_an_awake_peer() {
     let [one, other] = ends([4096, 4096]);
     let mut bytes = [0; 64];
     for _ in 0..1000 {
@@ -260,7 +262,7 @@ fn nobody_rings_for_who_is_awake() {
 }
 
 #[test]
-fn who_asks_is_rung_for_once() {
+fn wake_request_is_rung_once() {
     let [one, other] = ends([4096, 4096]);
     assert!(!other.can_recv());
     one.send(b"a", false).unwrap();
@@ -275,44 +277,45 @@ fn who_asks_is_rung_for_once() {
     assert!(one.can_send());
 }
 
-/// The bell for one of the two finds no room, as those for the other one were never heard.
+/// The bell for one of the two waiters finds no room, as the bells for the other waiter were never
+/// read.
 #[test]
-fn whoever_waits_wakes_up_though_his_bell_was_dropped() {
-    for what in [What::Room, What::Data] {
+fn waiter_wakes_up_after_its_doorbell_was_dropped() {
+    for event in [Event::Room, Event::Data] {
         let [one, other] = ends([4096, 4096]);
         for _ in 0..FEW {
-            other.bells.ring(match what {
-                What::Room => What::Data,
-                What::Data => What::Room,
+            other.bells.ring(match event {
+                Event::Room => Event::Data,
+                Event::Data => Event::Room,
             });
         }
-        other.bells.ring(what);
-        assert_eq!(one.bells.wait(what), Ok(()));
+        other.bells.ring(event);
+        assert_eq!(one.bells.wait(event), Ok(()));
     }
 }
 
-/// Who sleeps in the kernel tells the other one what he hears.
+/// The waiter that sleeps in the kernel tells the other waiter of the bells that it reads.
 #[test]
-fn one_hears_for_both() {
+fn waiter_passes_on_doorbells_for_the_other_waiter() {
     let [one, other] = ends([4096, 4096]);
     thread::scope(|scope| {
-        for what in [What::Room, What::Data] {
+        for event in [Event::Room, Event::Data] {
             let bells = &one.bells;
-            scope.spawn(move || assert_eq!(bells.wait(what), Ok(())));
+            scope.spawn(move || assert_eq!(bells.wait(event), Ok(())));
         }
-        other.bells.ring(What::Data);
+        other.bells.ring(Event::Data);
     });
 }
 
 #[test]
-fn what_no_bell_is_ends_it() {
+fn invalid_doorbell_byte_ends_the_connection() {
     let [one, other] = ends([4096, 4096]);
     one.bells.take();
     assert_eq!(one.bells.check(), Ok(()));
     other.bells.leave();
     one.bells.take();
     assert_eq!(one.bells.check(), Ok(()));
-    one.bells.wait(What::Data).unwrap();
+    one.bells.wait(Event::Data).unwrap();
     let stream = TestStream {
         own: Arc::default(),
         peer: Arc::new(Arrived::default()),
@@ -320,11 +323,11 @@ fn what_no_bell_is_ends_it() {
     };
     stream.own.bytes.lock().unwrap().push_back(b'X');
     let bells = StreamBells::new(stream);
-    assert_eq!(bells.wait(What::Room), Err(Errno::PROTO));
+    assert_eq!(bells.wait(Event::Room), Err(Errno::PROTO));
 }
 
 #[test]
-fn a_full_ring_holds_what_it_is_for_and_an_empty_one_nothing() {
+fn ring_holds_exactly_its_size() {
     let [one, other] = ends([4096, 8192]);
     assert_eq!(one.send(&[1; 10_000], false), Ok(8192));
     assert_eq!(one.send(&[1; 1], false), Ok(0));
@@ -335,7 +338,7 @@ fn a_full_ring_holds_what_it_is_for_and_an_empty_one_nothing() {
 }
 
 #[test]
-fn who_finds_nothing_gives_all_the_room_back() {
+fn empty_receive_returns_all_room_to_the_sender() {
     let mut bytes = [0; 100];
     for ask in [false, true] {
         let [one, other] = ends([4096, 8192]);
@@ -345,7 +348,8 @@ fn who_finds_nothing_gives_all_the_room_back() {
         };
         assert_eq!(one.send(&[1; 100], false), Ok(100));
         assert_eq!(other.recv(&mut bytes, false), Ok(100));
-        // It is not said for so little, before somebody looks in vain.
+        // The receiver has not reported the room of these 100 bytes yet. It reports so little room
+        // only when a call finds the ring empty.
         assert_eq!(one.send(&[1; 8192], false), Ok(8092));
         assert_eq!(other.recv(&mut [0; 8092], false), Ok(8092));
         assert!(finds_nothing(&mut bytes));
@@ -357,7 +361,7 @@ fn who_finds_nothing_gives_all_the_room_back() {
 }
 
 #[test]
-fn what_was_sent_before_the_end_is_received() {
+fn bytes_sent_before_close_are_received() {
     let [one, other] = ends([4096, 4096]);
     one.send(b"last", false).unwrap();
     other.is_told(Word::Closed, 1);
@@ -368,7 +372,7 @@ fn what_was_sent_before_the_end_is_received() {
 }
 
 #[test]
-fn a_peer_that_lies_ends_it() {
+fn contradictory_counters_of_a_peer_end_the_connection() {
     let [one, _] = ends([4096, 4096]);
     one.is_told(Word::Produced, 4097);
     assert_eq!(one.recv(&mut [0; 8], true), Err(Errno::PROTO));
@@ -377,7 +381,7 @@ fn a_peer_that_lies_ends_it() {
     one.is_told(Word::Consumed, 4);
     assert_eq!(one.send(&[0; 5000], true), Err(Errno::PROTO));
     assert_eq!(one.send(b"x", true), Err(Errno::PROTO));
-    // Whatever it wishes for, it is only rung for.
+    // Whatever the peer requests, it only gets bells.
     let [one, other] = ends([4096, 4096]);
     for wanted in [0, 1, 3, 4, u32::MAX] {
         one.is_told(Word::DataWanted, wanted);

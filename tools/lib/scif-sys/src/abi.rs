@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The numbers and arguments of `linux/scif_ioctl.h` and `linux/scif_services.h`, and the flags of `scif.h`.
+//! The numbers and arguments of `linux/scif_ioctl.h` and `linux/scif_services.h`, and the flags of
+//! `scif.h`.
 //!
-//! What C calls each is written beside it: the test has a compiler compare all of it with the headers.
+//! Each definition has its C name beside it. A test has a compiler compare all of them with the
+//! headers.
 
 use rustix::ioctl::Opcode;
 use rustix::ioctl::opcode;
@@ -47,7 +49,7 @@ constants! {
     }
 
     NUMBERS: Opcode {
-        // The argument is a port; the number says eight bytes.
+        // The argument is a port, although the call number says eight bytes.
         BIND = opcode::read_write::<u64>(b's', 1),
         LISTEN = opcode::write::<i32>(b's', 2),
         CONNECT = opcode::read_write::<Connect>(b's', 3),
@@ -88,7 +90,7 @@ macro_rules! arguments {
             }
         )*
 
-        /// Expressions of C, and what each has to be.
+        /// Expressions of C, and the expected value of each.
         #[cfg(test)]
         fn layouts() -> Vec<(String, u64)> {
             let mut facts = Vec::new();
@@ -235,7 +237,7 @@ arguments! {
         "reserved" reserved: u64,
     }
 
-    /// Where devices of this host reach a window of the peer.
+    /// The address at which devices of this host reach a window of the peer.
     "scif_remote_address" RemoteAddress {
         "size" size: u32,
         "flags" flags: u32,
@@ -256,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_as_the_headers_say() {
+    fn constants_and_layouts_match_the_c_headers() {
         let number = |(name, value): (&str, u64)| (name.to_owned(), value);
         let flags = FLAGS.iter().map(|&(name, value)| (name, value as u64));
         let services = SERVICES.iter().map(|&(name, value)| (name, value.into()));

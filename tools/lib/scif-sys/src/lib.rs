@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The calls of `/dev/scif`: a function for each, and nothing more.
+//! The calls of `/dev/scif`: a function for each, without any further logic.
 //!
-//! No function waits longer, or tries again, than the driver does: a signal is EINTR. `scif(4)` and the man page of the
-//! function of libscif say what a call does; those of `linux/scif_services.h` are explained there.
+//! No function waits longer or tries more often than the driver does: a signal gives EINTR.
+//! `scif(4)` and the man page of the libscif function of the same name explain each call.
+//! `linux/scif_services.h` explains the calls of that header.
 //!
-//! A descriptor that is not of `/dev/scif` is an error, ENOTTY in most cases, and no harm.
+//! A descriptor that is not of `/dev/scif` gives an error, ENOTTY in most cases, and does no harm.
 
 pub mod abi;
 
@@ -33,13 +34,13 @@ pub use abi::NAME_SEGMENT;
 pub use abi::PortId;
 pub use abi::RemoteAddress;
 
-/// What the kernel says.
+/// The result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// The most nodes that there can be: an id has 16 bits.
+/// The largest number of nodes: an id has 16 bits.
 const MOST_NODES: usize = 1 << 16;
 
-/// What a peer may do with a window, and what the local side may use it for.
+/// The accesses of a peer to a window, and the copies of the local side that may use the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Protection {
@@ -47,20 +48,20 @@ pub enum Protection {
     Read = abi::PROT_READ,
     /// Copies may write to the window.
     Write = abi::PROT_WRITE,
-    /// Both.
+    /// Copies may read and write the window.
     ReadWrite = abi::PROT_READ | abi::PROT_WRITE,
 }
 
-/// How a copy is to be done.
+/// The options of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rma {
-    /// By CPU instead of DMA.
+    /// Whether the CPU makes the copy instead of a DMA engine.
     pub cpu: bool,
-    /// The pages of unregistered memory stay pinned for later copies.
+    /// Whether the pages of unregistered memory stay pinned for later copies.
     pub cache: bool,
-    /// It is complete on return; otherwise a fence tells.
+    /// Whether the copy is complete on return. If not, a fence reports completion.
     pub sync: bool,
-    /// The last cache line becomes visible last.
+    /// Whether the last cache line becomes visible last.
     pub ordered: bool,
 }
 
@@ -73,22 +74,22 @@ impl Rma {
     }
 }
 
-/// Whose copies a fence is about.
+/// The side whose copies a fence waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Initiator {
-    /// Those started on this side.
+    /// Copies that this side has started.
     Own = abi::FENCE_INIT_SELF,
-    /// Those started by the peer.
+    /// Copies that the peer has started.
     Peer = abi::FENCE_INIT_PEER,
 }
 
 /// The nodes that are online.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
-    /// All of them, with the own one.
+    /// All nodes that are online, with the own one.
     pub online: Vec<u16>,
-    /// The own one.
+    /// The own node.
     pub own: u16,
 }
 
@@ -100,7 +101,8 @@ struct Call<'a, T> {
     argument: &'a mut T,
 }
 
-// SAFETY: The argument is borrowed, and that its type is the one of the number is promised to `call`.
+// SAFETY: The argument is borrowed. The caller of `call` guarantees that its type is the one of the
+// number.
 unsafe impl<T> Ioctl for Call<'_, T> {
     type Output = IoctlOutput;
 
@@ -119,11 +121,12 @@ unsafe impl<T> Ioctl for Call<'_, T> {
     }
 }
 
-/// Makes a call, and returns what it returns.
+/// Makes a call, and returns its result.
 ///
 /// # Safety
 ///
-/// `T` is the argument of this number, and the addresses in it are of memory that the kernel may use as the call does.
+/// `T` is the argument of this number. The addresses in it are of memory that the kernel may use as
+/// the call does.
 unsafe fn call<T>(fd: impl AsFd, number: Opcode, argument: &mut T) -> Result<IoctlOutput> {
     // SAFETY: By the contract of this function.
     unsafe { rustix::ioctl::ioctl(fd, Call { number, argument }) }
@@ -147,7 +150,7 @@ pub fn open() -> Result<OwnedFd> {
     rustix::fs::open(c"/dev/scif", flags, Mode::empty())
 }
 
-/// Binds to a port, or with 0 to any that is free; returns the port.
+/// Binds to a port, or for 0 to any free port. Returns the port.
 pub fn bind(fd: impl AsFd, port: u16) -> Result<u16> {
     let mut argument = [port, 0, 0, 0];
     // SAFETY: The argument has the eight bytes that the number says.
@@ -155,7 +158,7 @@ pub fn bind(fd: impl AsFd, port: u16) -> Result<u16> {
     Ok(argument[0])
 }
 
-/// Binds to a name of this node, or to any that is free; returns the name.
+/// Binds to a name of this node, or to any free name. Returns the name.
 pub fn bind_name(fd: impl AsFd, class: u32, name: Option<u32>) -> Result<u32> {
     let mut argument = abi::BindName {
         size: size::<abi::BindName>(),
@@ -164,7 +167,7 @@ pub fn bind_name(fd: impl AsFd, class: u32, name: Option<u32>) -> Result<u32> {
         name: name.unwrap_or(0),
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::BIND_NAME, &mut argument) }?;
     Ok(argument.name)
 }
@@ -178,19 +181,19 @@ pub fn listen(fd: impl AsFd, backlog: i32) -> Result<()> {
     }
 }
 
-/// Connects to a listener, and returns the local end. On a non-blocking endpoint EINPROGRESS says that another call is to
-/// fetch the result, once the endpoint can be written to.
+/// Connects to a listener, and returns the local end. EINPROGRESS on a non-blocking endpoint:
+/// another call must fetch the result, once the endpoint can be written to.
 pub fn connect(fd: impl AsFd, peer: PortId) -> Result<PortId> {
     let mut argument = abi::Connect {
         peer,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::CONNECT, &mut argument) }?;
     Ok(argument.own)
 }
 
-/// Connects to who is bound to a name of a node, as [`connect`] does.
+/// Connects to the owner of a name on a node, in the same way as [`connect`].
 pub fn connect_name(fd: impl AsFd, node: u16, class: u32, name: u32) -> Result<()> {
     let mut argument = abi::ConnectName {
         size: size::<abi::ConnectName>(),
@@ -199,18 +202,19 @@ pub fn connect_name(fd: impl AsFd, node: u16, class: u32, name: u32) -> Result<(
         node,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::CONNECT_NAME, &mut argument) }?;
     Ok(())
 }
 
-/// Takes a connection off a listener's queue; with `sync` waits for one, otherwise EAGAIN says that there is none.
+/// Takes a connection off a listener's queue. With `sync` it waits for one; without `sync`, EAGAIN
+/// means that there is none.
 pub fn accept_request(fd: impl AsFd, sync: bool) -> Result<Accept> {
     let mut argument = Accept {
         flags: flag(sync, abi::ACCEPT_SYNC),
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::ACCEPTREQ, &mut argument) }?;
     Ok(argument)
 }
@@ -218,7 +222,7 @@ pub fn accept_request(fd: impl AsFd, sync: bool) -> Result<Accept> {
 /// Makes a new endpoint this end of a connection that was taken off the queue.
 pub fn accept_register(fd: impl AsFd, request: &Accept) -> Result<()> {
     let mut endpoint = request.endpoint;
-    // SAFETY: It is the argument of this number: a handle.
+    // SAFETY: The argument is the one of this number: a handle.
     unsafe { call(fd, abi::ACCEPTREG, &mut endpoint) }?;
     Ok(())
 }
@@ -233,33 +237,34 @@ fn message(length: usize, flags: i32) -> abi::Message {
     }
 }
 
-/// Sends bytes, and returns how many. Without `block` these may be fewer, or none.
+/// Sends bytes, and returns how many were sent. Without `block` that may be fewer, or none.
 pub fn send(fd: impl AsFd, bytes: &[u8], block: bool) -> Result<usize> {
     let mut argument = abi::Message {
         address: bytes.as_ptr() as u64,
         ..message(bytes.len(), flag(block, abi::SEND_BLOCK))
     };
-    // SAFETY: It is the argument of this number; the kernel reads at most so many bytes.
+    // SAFETY: The argument is the one of this number; the kernel reads at most `bytes.len()` bytes.
     unsafe { call(fd, abi::SEND, &mut argument) }?;
     Ok(usize::try_from(argument.moved)
         .unwrap_or(0)
         .min(bytes.len()))
 }
 
-/// Receives bytes, and returns how many. Without `block` these may be fewer, or none.
+/// Receives bytes, and returns how many arrived. Without `block` that may be fewer, or none.
 pub fn recv(fd: impl AsFd, bytes: &mut [u8], block: bool) -> Result<usize> {
     let mut argument = abi::Message {
         address: bytes.as_mut_ptr() as u64,
         ..message(bytes.len(), flag(block, abi::RECV_BLOCK))
     };
-    // SAFETY: It is the argument of this number; the kernel writes at most so many bytes.
+    // SAFETY: The argument is the one of this number; the kernel writes at most `bytes.len()`
+    // bytes.
     unsafe { call(fd, abi::RECV, &mut argument) }?;
     Ok(usize::try_from(argument.moved)
         .unwrap_or(0)
         .min(bytes.len()))
 }
 
-/// Sends all of the bytes, or none: EAGAIN if there is no room for them now.
+/// Sends all of the bytes or none. EAGAIN: there is no room for them now.
 pub fn send_all(fd: impl AsFd, bytes: &[u8]) -> Result<()> {
     let mut argument = abi::SendAll {
         size: size::<abi::SendAll>(),
@@ -267,18 +272,19 @@ pub fn send_all(fd: impl AsFd, bytes: &[u8]) -> Result<()> {
         length: bytes.len() as u64,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number; the kernel reads at most so many bytes.
+    // SAFETY: The argument is the one of this number; the kernel reads at most `bytes.len()` bytes.
     unsafe { call(fd, abi::SEND_ALL, &mut argument) }?;
     Ok(())
 }
 
 // ----- windows ----------------------------------------------------------------------------------
 
-/// Makes a window of memory of this process, at an offset, or at any; returns the offset.
+/// Makes a window of memory of this process, at an offset or at any. Returns the offset.
 ///
 /// # Safety
 ///
-/// The peer may do with the memory what the protection says, at any time, as long as there is the window.
+/// As long as the window exists, the peer may access the memory at any time, as the protection
+/// allows.
 pub unsafe fn register(
     fd: impl AsFd,
     address: u64,
@@ -294,25 +300,25 @@ pub unsafe fn register(
         flags: flag(offset.is_some(), abi::MAP_FIXED),
         registered: 0,
     };
-    // SAFETY: It is the argument of this number; the rest by the contract of this function.
+    // SAFETY: The argument is the one of this number; the rest by the contract of this function.
     unsafe { call(fd, abi::REG, &mut argument) }?;
     Ok(argument.registered)
 }
 
-/// Ends the windows in a range.
+/// Unregisters the windows in a range.
 pub fn unregister(fd: impl AsFd, offset: i64, length: u64) -> Result<()> {
     let mut argument = abi::Unregister { offset, length };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::UNREG, &mut argument) }?;
     Ok(())
 }
 
-/// Pins memory of this process, of which any endpoint can make windows then; or, with `is_device`, names memory of a
-/// device by its address.
+/// Pins memory of this process, of which any endpoint can then make windows. With `is_device`,
+/// `address` is that of a device's memory.
 ///
 /// # Safety
 ///
-/// Peers may read and write the memory at any time, as long as there is a window of it.
+/// As long as a window of the memory exists, peers may read and write the memory at any time.
 pub unsafe fn memory_create(
     fd: impl AsFd,
     address: u64,
@@ -328,13 +334,13 @@ pub unsafe fn memory_create(
         fd: -1,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number; the rest by the contract of this function.
+    // SAFETY: The argument is the one of this number; the rest by the contract of this function.
     unsafe { call(fd, abi::MEMORY_CREATE, &mut argument) }?;
     // SAFETY: The kernel has just made the descriptor for the caller.
     Ok(unsafe { OwnedFd::from_raw_fd(argument.fd) })
 }
 
-/// Makes a window of a part of pinned memory, at an offset, or at any; returns the offset.
+/// Makes a window of a part of pinned memory, at an offset or at any. Returns the offset.
 pub fn memory_register(
     fd: impl AsFd,
     memory: impl AsFd,
@@ -351,24 +357,26 @@ pub fn memory_register(
         offset: offset.unwrap_or(0),
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses; who pinned the memory has promised the rest.
+    // SAFETY: The argument is the one of this number, without addresses. The caller that pinned the
+    // memory has guaranteed the rest.
     unsafe { call(fd, abi::MEMORY_REGISTER, &mut argument) }?;
     Ok(argument.offset)
 }
 
-/// Has maps that are made from now on read as ones once the peer is lost, instead of raising SIGBUS.
+/// Makes later maps read as all ones once the peer is lost, instead of raising SIGBUS.
 pub fn map_ones_after_loss(fd: impl AsFd) -> Result<()> {
     let mut argument = abi::MapPolicy {
         size: size::<abi::MapPolicy>(),
         flags: abi::MAP_ONES_AFTER_LOSS,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::MAP_POLICY, &mut argument) }?;
     Ok(())
 }
 
-/// Returns where devices of this host reach the peer's window, and how much of it is in one piece there.
+/// Returns the address where devices of this host reach the peer's window, and how much of the
+/// window is in one piece there.
 pub fn remote_address(fd: impl AsFd, offset: i64, length: u64) -> Result<RemoteAddress> {
     let mut argument = RemoteAddress {
         size: size::<RemoteAddress>(),
@@ -376,7 +384,7 @@ pub fn remote_address(fd: impl AsFd, offset: i64, length: u64) -> Result<RemoteA
         length,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::REMOTE_ADDRESS, &mut argument) }?;
     Ok(argument)
 }
@@ -408,7 +416,8 @@ fn copy(
         flags: how.bits(),
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses; windows are there to be copied from and to.
+    // SAFETY: The argument is the one of this number, without addresses. Windows exist to be copied
+    // from and to.
     unsafe { call(fd, number, &mut argument) }?;
     Ok(())
 }
@@ -417,7 +426,7 @@ fn copy(
 ///
 /// # Safety
 ///
-/// The memory is the caller's to be written to, until the copy has ended.
+/// The caller may write the memory, and keeps it until the copy is complete.
 pub unsafe fn vreadfrom(
     fd: impl AsFd,
     address: *mut c_void,
@@ -433,7 +442,7 @@ pub unsafe fn vreadfrom(
 ///
 /// # Safety
 ///
-/// The memory is the caller's to be read, until the copy has ended.
+/// The caller may read the memory, and keeps it until the copy is complete.
 pub unsafe fn vwriteto(
     fd: impl AsFd,
     address: *const c_void,
@@ -447,7 +456,7 @@ pub unsafe fn vwriteto(
 
 /// # Safety
 ///
-/// The memory is the caller's to be used as the number says, until the copy has ended.
+/// The caller may use the memory as the number says, and keeps it until the copy is complete.
 unsafe fn copy_memory(
     fd: impl AsFd,
     number: Opcode,
@@ -463,7 +472,7 @@ unsafe fn copy_memory(
         flags: how.bits(),
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number; the rest by the contract of this function.
+    // SAFETY: The argument is the one of this number; the rest by the contract of this function.
     unsafe { call(fd, number, &mut argument) }?;
     Ok(())
 }
@@ -475,12 +484,12 @@ pub fn fence_mark(fd: impl AsFd, initiator: Initiator) -> Result<i32> {
         flags: initiator as i32,
         mark: (&raw mut mark) as u64,
     };
-    // SAFETY: It is the argument of this number; the kernel writes the mark.
+    // SAFETY: The argument is the one of this number; the kernel writes the mark.
     unsafe { call(fd, abi::FENCE_MARK, &mut argument) }?;
     Ok(mark)
 }
 
-/// Waits until all copies before a mark have ended; an error if one has failed.
+/// Waits until all copies before a mark are complete. Returns an error if one has failed.
 pub fn fence_wait(fd: impl AsFd, mark: i32) -> Result<()> {
     // SAFETY: The argument of this number is a number.
     unsafe {
@@ -489,7 +498,8 @@ pub fn fence_wait(fd: impl AsFd, mark: i32) -> Result<()> {
     }
 }
 
-/// Has a value stored in a window of this side once all copies that this side has started have ended.
+/// Has the driver store a value in a window of this side, once all copies that this side has
+/// started are complete.
 pub fn fence_signal(fd: impl AsFd, offset: i64, value: u64) -> Result<()> {
     let mut argument = abi::FenceSignal {
         local: offset,
@@ -497,7 +507,8 @@ pub fn fence_signal(fd: impl AsFd, offset: i64, value: u64) -> Result<()> {
         flags: abi::FENCE_INIT_SELF | abi::SIGNAL_LOCAL,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses; windows are there to be stored to.
+    // SAFETY: The argument is the one of this number, without addresses. Windows exist to be stored
+    // to.
     unsafe { call(fd, abi::FENCE_SIGNAL, &mut argument) }?;
     Ok(())
 }
@@ -514,7 +525,8 @@ pub fn node_ids(fd: impl AsFd) -> Result<Nodes> {
             own: (&raw mut own) as u64,
             length: online.len() as i32,
         };
-        // SAFETY: It is the argument of this number; the kernel writes at most so many ids, and the own one.
+        // SAFETY: The argument is the one of this number; the kernel writes at most `online.len()`
+        // ids, and the own one.
         let count = unsafe { call(fd.as_fd(), abi::GET_NODEIDS, &mut argument) }?;
         let count = usize::try_from(count).unwrap_or(0);
         if count > online.len() && online.len() < MOST_NODES {
@@ -526,7 +538,7 @@ pub fn node_ids(fd: impl AsFd) -> Result<Nodes> {
     }
 }
 
-/// Opens the page in which the kernel says how the way to a node stands, to be mapped.
+/// Opens the page in which the kernel keeps the state of the link to a node. The caller maps it.
 pub fn node_status(fd: impl AsFd, node: u16) -> Result<OwnedFd> {
     let mut argument = abi::NodeStatus {
         size: size::<abi::NodeStatus>(),
@@ -534,7 +546,7 @@ pub fn node_status(fd: impl AsFd, node: u16) -> Result<OwnedFd> {
         fd: -1,
         ..Default::default()
     };
-    // SAFETY: It is the argument of this number, without addresses.
+    // SAFETY: The argument is the one of this number, without addresses.
     unsafe { call(fd, abi::NODE_STATUS, &mut argument) }?;
     // SAFETY: The kernel has just made the descriptor for the caller.
     Ok(unsafe { OwnedFd::from_raw_fd(argument.fd) })

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The library without the device: the linker puts the functions below in the
- * place of libc's (--wrap), and each call of the library is compared with what
- * it should have asked of the kernel. Errors that the driver gives rarely are
- * easy to have here.
+ * Tests of the library without the device: the linker replaces functions of libc
+ * by those below (--wrap), and the test compares each request of the library to
+ * the kernel with the expected one. Errors that the driver gives rarely are easy
+ * to make here.
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -37,7 +37,7 @@ static struct {
 	bool wrong_path;
 	/* Fails with this error, if it is not 0. */
 	int open_error, close_error;
-	/* Which ioctl fails, and with what. */
+	/* The ioctl that fails, and its error. */
 	unsigned long failing;
 	int error;
 	/* The last ioctl. */
@@ -244,7 +244,7 @@ static void test_accept(void)
 	check(kernel.number == SCIF_ACCEPTREG && kernel.last_fd == NEW_FD);
 	check(kernel.argument.endpoint == 0xfedcba9876543210ULL && kernel.closes == 0);
 
-	/* Bad arguments cost nothing, neither a descriptor nor a request. */
+	/* Bad arguments cost neither a descriptor nor a request. */
 	reset();
 	check(scif_accept(9, NULL, &new, 0) == -1 && errno == EINVAL);
 	errno = 0;
@@ -253,7 +253,7 @@ static void test_accept(void)
 	check(scif_accept(9, &peer, &new, 2) == -1 && errno == EINVAL);
 	check(kernel.opens == 0 && kernel.ioctls == 0);
 
-	/* A closed one is not taken for the one that is opened. */
+	/* A closed endpoint is not taken for the one that is opened. */
 	reset();
 	check(scif_accept(NEW_FD, &peer, &new, 0) == -1 && errno == EBADF && kernel.opens == 0);
 
@@ -262,7 +262,7 @@ static void test_accept(void)
 	kernel.open_error = EMFILE;
 	check(scif_accept(9, &peer, &new, 0) == -1 && errno == EMFILE && kernel.ioctls == 0);
 
-	/* Whatever fails: no descriptor is left, the reason is, results are untouched. */
+	/* After any failure no descriptor is left, errno is kept, results are untouched. */
 	for (i = 0; i < 2; i++) {
 		reset();
 		kernel.failing = steps[i];
@@ -389,7 +389,7 @@ static void test_poll(void)
 	check(kernel.limit.tv_sec == 0 && kernel.limit.tv_nsec == -1);
 	check(scif_poll(watched, 2, 0) == 2 && kernel.limit.tv_nsec == 0);
 	check(scif_poll(watched, 2, INT_MAX) == 2 && kernel.limit.tv_nsec == INT_MAX);
-	/* More than an int holds is not less. */
+	/* A timeout above INT_MAX is not truncated. */
 	check(scif_poll(watched, 2, LONG_MAX) == 2);
 	if (LONG_MAX > INT_MAX)
 		check(kernel.limit.tv_sec == LONG_MAX / 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the examples of the man pages take for granted. */
+/* Headers and names that the examples of the man pages assume. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

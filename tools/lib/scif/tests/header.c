@@ -15,7 +15,7 @@
 
 #define SAME(name, condition) extern char name[(condition) ? 1 : -1]
 
-/* What a program can do with plain defines. */
+/* Plain defines work in #if. */
 #if SCIF_ACCEPT_SYNC != 1 || SCIF_SEND_BLOCK != 1 || SCIF_RECV_BLOCK != 1 || \
 	SCIF_ADMIN_PORT_END != 1024 || SCIF_PORT_RSVD != 1088
 #error "a constant has another value"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program as its user would build it. That it finds no device is fine here.
+ * A program as its user would build it. It may find no device here.
  */
 #include <stdio.h>
 #include <string.h>

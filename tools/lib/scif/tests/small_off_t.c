@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A 32-bit program whose off_t has 32 bits: an offset from the library that does
- * not fit is an error, and its window goes; negative ones arrive as such. Who
- * leaves the choice open, gets an offset that fits.
+ * not fit is an error, and its window goes. Negative offsets arrive as such. A
+ * caller that leaves the choice to the library gets an offset that fits.
  */
 #include <stdio.h>
 #include <scif.h>

@@ -22,7 +22,7 @@
 /* Entries of a vector that one DMA transfer takes. */
 #define DIS_DMA_MAX_VECLEN		256
 
-/* One of them: bytes, and where in the local and in the remote segment. */
+/* An entry: size in bytes, offset in the local and in the remote segment. */
 typedef struct {
 	size_t size;
 	size_t local_offset;
@@ -30,19 +30,19 @@ typedef struct {
 	unsigned int flags;
 } dis_dma_vec_t;
 
-/* In the place of a node: all that have a broadcast segment of that number. */
+/* In the place of a node: all nodes that have a broadcast segment of that number. */
 #define DIS_BROADCAST_NODEID_GROUP_ALL	252
 
-/* The nodes that a name stands for; the first that is 0 ends the list. */
+/* The nodes that a name stands for; the first 0 ends the list. */
 #define DIS_MAX_NODEIDS			256
 typedef unsigned int dis_nodeId_list_t[DIS_MAX_NODEIDS];
 
-/* What a name of an adapter stands for. */
+/* Kinds of adapters that a name can stand for. */
 typedef enum {
 	DIS_VIRT_ADAPTER_UNKNOWN	= 0,
 	/* One adapter of one node. */
 	DIS_VIRT_ADAPTER_SINGLE		= 1,
-	/* Several, over which traffic is spread. */
+	/* Several adapters, over which traffic is spread. */
 	DIS_VIRT_ADAPTER_STRIPED	= 2
 } dis_virt_adapter_t;
 

@@ -21,8 +21,8 @@ extern "C" {
 #endif
 
 /*
- * What programs call after every few stores is called without a detour by the procedure
- * linkage table, where the compiler can.
+ * Functions that programs call after every few stores: the compiler calls them without
+ * the procedure linkage table, where it can.
  */
 #ifdef __has_attribute
 #if __has_attribute(noplt)

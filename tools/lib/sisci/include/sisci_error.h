@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1 */
 /*
- * sisci_error.h - what the functions of SISCI put into their last argument
+ * sisci_error.h - the errors that SISCI's functions put into their last argument
  *
  * Numbers are those that programs and their logs know. SCIGetErrorString() gives
  * a sentence for each.
@@ -50,7 +50,7 @@ typedef enum {
 	SCI_ERR_NOT_INITIALIZED		= SCI_ERR_NUMBER(0x920),
 	SCI_ERR_ACCESS			= SCI_ERR_NUMBER(0x921),
 
-	/* Numbers of these are this library's own. */
+	/* The numbers of these errors are this library's own. */
 	SCI_ERR_NOT_SUPPORTED		= SCI_ERR_NUMBER(0x940),
 	SCI_ERR_DEPRECATED		= SCI_ERR_NUMBER(0x941),
 	SCI_ERR_INTNO_USED		= SCI_ERR_NUMBER(0x942),

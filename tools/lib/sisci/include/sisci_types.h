@@ -12,8 +12,8 @@
 #include "sisci_error.h"
 
 /*
- * Resources. What a handle stands for is the library's; a handle of something
- * that was released is recognised, and gives an error.
+ * Resources. Only the library knows what a handle stands for. The library recognises
+ * the handle of a released resource, and returns an error.
  */
 typedef struct sci_desc *sci_desc_t;
 typedef struct sci_local_segment *sci_local_segment_t;
@@ -56,15 +56,15 @@ typedef enum {
 	SCI_SEQ_PENDING			= 3
 } sci_sequence_status_t;
 
-/* What a callback returns: whether it is to be called again. */
+/* The result of a callback: whether it is to be called again. */
 typedef enum {
 	SCI_CALLBACK_CANCEL		= 1,
 	SCI_CALLBACK_CONTINUE		= 2
 } sci_callback_action_t;
 
 /*
- * Callbacks. Each resource has a thread of its own for them, which blocks all signals;
- * any function of SISCI may be called there.
+ * Callbacks. Each resource has a thread of its own for them, which blocks all signals.
+ * A callback may call any function of SISCI.
  */
 typedef sci_callback_action_t (*sci_cb_local_segment_t)(void *arg,
 		sci_local_segment_t segment, sci_segment_cb_reason_t reason,

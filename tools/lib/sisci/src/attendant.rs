@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The thread that looks after what comes unasked: connections, frames, ends.
+//! The thread that handles events which no call waits for: new connections, frames, and ends of
+//! connections.
 //!
-//! It waits for all descriptors that it was given, and calls who has given them. Who is called may
-//! take locks of its own and send, but never waits for a peer or a program: it would hold up all
-//! others.
+//! It waits for all descriptors that it was given, and calls the objects that own them. Such an
+//! object may take locks of its own and send, but must never wait for a peer or a program: it would
+//! hold up all others.
 //!
 //! Lock: `watched` is a leaf.
 
@@ -27,16 +28,16 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::threads;
 
-/// How long one rests that can't go on now.
+/// Time that a descriptor rests if its owner can't go on now.
 const REST: Duration = Duration::from_millis(20);
 
-/// Who is called.
+/// The owner of a descriptor, which the attendant calls.
 pub trait Attended: Send + Sync {
-    /// There is something to be read, or the end; or it has rested.
+    /// Handles bytes to read, the end of the connection, or the end of a rest. Must not wait.
     fn ready(self: Arc<Self>, watch: WatchId);
 }
 
-/// A descriptor that is watched.
+/// The number of a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct WatchId(u64);
 
@@ -44,12 +45,12 @@ pub struct WatchId(u64);
 struct Watched {
     last: u64,
     attended: HashMap<u64, Arc<dyn Attended>>,
-    /// Those that rest, and until when: the first is the first.
+    /// The descriptors that rest, and until when. The front ends first.
     resting: VecDeque<(Deadline, u64)>,
     stopping: bool,
 }
 
-/// See the head of this file.
+/// The thread and its descriptors.
 pub struct Attendant {
     epoll: Descriptor,
     stop: Descriptor,
@@ -57,7 +58,7 @@ pub struct Attendant {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The number of the descriptor that ends it.
+/// The number of the descriptor that stops the thread.
 const STOP: u64 = 0;
 
 impl Attendant {
@@ -87,7 +88,7 @@ impl Attendant {
         watched.last += 1;
         let id = watched.last;
         watched.attended.insert(id, attended);
-        // Under the lock: it may be ready at once.
+        // Under the lock, as the descriptor may be ready at once.
         let added = epoll::add(&self.epoll, fd, EventData::new_u64(id), EventFlags::IN);
         if let Err(error) = added {
             let attended = watched.attended.remove(&id);
@@ -98,33 +99,33 @@ impl Attendant {
         Ok(WatchId(id))
     }
 
-    /// Does not call any more, but for a call that is under way.
+    /// Stops calling the owner. A call in progress may still run.
     pub fn forget(&self, fd: impl AsFd, id: WatchId) {
-        // It may have been forgotten before.
+        // The descriptor may have been forgotten before.
         let _ = epoll::delete(&self.epoll, fd);
         let attended = lock(&self.watched).attended.remove(&id.0);
         drop(attended);
     }
 
-    /// Does not call for a moment whatever there is to read, and calls after it in any case. For one that can't go on for
-    /// want of something.
+    /// Stops calling the owner for a moment, whatever there is to read, and calls it afterwards in
+    /// any case. For an owner that can't go on because a resource is missing.
     pub fn rest(&self, fd: impl AsFd, id: WatchId) {
         let data = EventData::new_u64(id.0);
-        // It may be forgotten at this moment.
+        // The descriptor may be forgotten at this moment.
         if epoll::modify(&self.epoll, fd, data, EventFlags::empty()).is_ok() {
             let end = (Deadline::in_time(REST), id.0);
             lock(&self.watched).resting.push_back(end);
         }
     }
 
-    /// Calls again whenever there is something to read, after [`Self::rest`].
+    /// Calls the owner again whenever there is something to read, after [`Self::rest`].
     pub fn go_on(&self, fd: impl AsFd, id: WatchId) {
         let data = EventData::new_u64(id.0);
-        // It may be forgotten at this moment.
+        // The descriptor may be forgotten at this moment.
         let _ = epoll::modify(&self.epoll, fd, data, EventFlags::IN);
     }
 
-    /// The first whose rest is over.
+    /// Takes out the first descriptor whose rest is over.
     fn rested(&self) -> Option<u64> {
         let resting = &mut lock(&self.watched).resting;
         let (end, _) = resting.front()?;
@@ -139,7 +140,7 @@ impl Attendant {
             events.clear();
             let first = lock(&self.watched).resting.front().copied();
             let rest = first.and_then(|(end, _)| end.left());
-            // A signal can't come, and the descriptor is this object's.
+            // A signal can't come, and the attendant owns the descriptor.
             let _ = epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
@@ -158,7 +159,8 @@ impl Attendant {
         }
     }
 
-    /// Calls who is watched under that number, if anybody is; false once it is to stop.
+    /// Calls the owner of a descriptor, if the descriptor is still watched. Returns false once the
+    /// thread must stop.
     fn call(&self, id: u64) -> bool {
         let watched = lock(&self.watched);
         if watched.stopping {
@@ -172,7 +174,7 @@ impl Attendant {
         true
     }
 
-    /// Ends the thread and lets go of all that it looked after. Not for the thread itself.
+    /// Ends the thread and releases all owners. The thread itself must not call this.
     pub fn stop(&self) {
         lock(&self.watched).stopping = true;
         // There is room for a count of one.
@@ -195,7 +197,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Instant;
 
-    /// Rests whenever it is called, three times, and never reads.
+    /// An owner that rests whenever it is called, three times, and never reads.
     struct Resting {
         attendant: Arc<Attendant>,
         fd: OwnedFd,
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_rests_is_called_after_it() -> Result<()> {
+    fn resting_watcher_is_called_after_its_rest() -> Result<()> {
         let attendant = Attendant::start()?;
         let fd = rustix::event::eventfd(1, EventfdFlags::CLOEXEC)?;
         let (sender, called): (_, Receiver<Instant>) = channel();

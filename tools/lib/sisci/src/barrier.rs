@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The store barrier of this processor.
+//! The store barrier of this CPU.
 
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::Ordering::SeqCst;
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::fence;
 
-/// All stores so far go out before those that follow, also those to write-combined memory.
+/// Sends all stores so far before stores that follow, also stores to write-combined memory.
 #[inline]
 pub fn store_barrier() {
-    // It orders stores behind stores, and empties the buffers of write-combined memory.
+    // The instruction orders stores behind stores, and empties the buffers of write-combined
+    // memory.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: The instruction is one of each processor of this kind.
+    // SAFETY: Every CPU of this kind has the instruction.
     unsafe {
         core::arch::x86_64::_mm_sfence();
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! A map of a broadcast segment: what is stored in it gets to all nodes of the group.
+//! A map of a broadcast segment: stores to it get to all nodes of the group.
 //!
-//! No bridge copies a store to many. The map is memory of this process, and what changes in it is stored in a map of each
-//! node's segment, or copied to it by the driver where it can't be mapped, in the order that [`crate::store_log`] keeps. Of a word only that part is stored which has changed, since its
-//! neighbours may be another node's to write. A store of what was sent last is not seen; a copy by
-//! `SCIMemCpy` is always sent. Nodes that join the group get what is stored from then on, as with a switch that
-//! copies; what is stored while one is away is lost for it, and sequences tell.
+//! No bridge copies a store to many nodes. So the map is memory of this process. Each change is
+//! stored in a map of each node's segment, or copied there by the driver where the segment can't be
+//! mapped. [`crate::store_log`] keeps the order of the changes. Only the changed part of a word is
+//! stored, since its neighbours may be another node's to write. A store of the value that was sent
+//! last is not seen as a change; a copy by `SCIMemCpy` is always sent. A node that joins the group
+//! gets the stores from then on, as with a switch that copies. Stores made while a node is away are
+//! lost for that node, and sequences tell the program.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -31,33 +33,33 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
 use crate::mapping::Place;
+use crate::members::GroupState;
 use crate::members::Member;
 use crate::members::Members;
-use crate::members::Standing;
 use crate::remote_segment::Imports;
 use crate::remote_segment::RemoteSegment;
 use crate::store_log::StoreLog;
 use crate::threads;
 
-/// See the head of this file.
+/// A program's map of a broadcast segment.
 pub struct BroadcastMap {
     offset: u64,
     size: usize,
     log: Arc<StoreLog>,
-    /// Of which members were made.
+    /// The connections that members were last made of.
     joined: Mutex<Option<Imports>>,
     server: Mutex<Option<JoinHandle<()>>>,
     stop: Arc<Stop>,
 }
 
-/// Ends the thread that lets stores go on.
+/// A request to end the thread that completes waiting stores.
 struct Stop {
     is_wanted: AtomicBool,
     event: OwnedFd,
 }
 
 impl BroadcastMap {
-    /// Maps that part of the segments of all members.
+    /// Maps the same part of the segments of all members.
     pub fn new(
         segment: &Arc<RemoteSegment>,
         offset: u64,
@@ -99,13 +101,13 @@ impl BroadcastMap {
         Ok(())
     }
 
-    /// Where programs store.
+    /// Returns the address where programs store.
     pub fn address(&self) -> *mut c_void {
         self.log.address()
     }
 
-    /// Makes members of those who are none yet; says whether there are any. One that can't be mapped is lost, or away, and
-    /// tried again.
+    /// Makes members of nodes that are none yet. Returns whether there are any members. A node
+    /// whose segment can't be mapped is lost or away, and is tried again.
     fn join(&self, imports: &Imports) -> bool {
         let mut joined = lock(&self.joined);
         let is_joined = |joined: &Imports| Arc::ptr_eq(joined, imports);
@@ -128,34 +130,34 @@ impl BroadcastMap {
         is_member
     }
 
-    /// Copies to the map, and sends that, changed or not.
+    /// Copies to the map and sends the bytes, changed or not.
     ///
     /// # Safety
     ///
-    /// Both have so many bytes.
+    /// `from` and the map from `offset` on have `size` bytes.
     pub unsafe fn copy(&self, from: *const c_void, offset: usize, size: usize) {
         // SAFETY: By the contract of this function.
         unsafe { self.log.copy(from.cast(), offset, size) };
     }
 
-    /// Returns when all that was sent has arrived.
+    /// Returns when everything that was sent has arrived.
     pub fn read_back(&self) {
         self.log.members().read_back();
     }
 
-    /// How the group stands.
-    pub fn standing(&self) -> Standing {
-        self.log.members().standing()
+    /// Returns the state of the group.
+    pub fn group_state(&self) -> GroupState {
+        self.log.members().group_state()
     }
 
-    /// Sends for the last time, and unmaps all.
+    /// Sends for the last time, and unmaps the memory and the members.
     pub fn stop(&self) {
         self.log.unmap();
         self.stop.is_wanted.store(true, Release);
-        // It is not full: it is written to once.
+        // There is room for a count of one; only this call writes.
         let _ = rustix::io::write(&self.stop.event, &1u64.to_ne_bytes());
         if let Some(server) = lock(&self.server).take() {
-            // It does not panic.
+            // The thread does not panic.
             let _ = server.join();
         }
         self.log.end();
@@ -164,7 +166,8 @@ impl BroadcastMap {
     }
 }
 
-/// Lets stores go on that wait, in the order in which they came, and looks at the open page from time to time.
+/// Lets waiting stores go on in the order in which they came, and checks the open page from time to
+/// time.
 fn serve(log: &Arc<StoreLog>, stop: &Stop) {
     let mut faults = VecDeque::new();
     while !stop.is_wanted.load(Acquire) {
@@ -177,7 +180,7 @@ fn serve(log: &Arc<StoreLog>, stop: &Stop) {
             PollFd::from_borrowed_fd(log.protection().as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(stop.event.as_fd(), PollFlags::IN),
         ];
-        // An error is a signal, none of which comes here.
+        // The only error is a signal, which this thread never gets.
         let _ = poll(&mut events, timeout.as_ref());
         faults.extend(core::iter::from_fn(|| log.protection().fault()));
         let Some(fault) = faults.pop_front() else {
@@ -198,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// A log without members, whose stores are let go on.
+    /// A log without members, and a thread that completes the stores that wait.
     struct Served {
         log: Arc<StoreLog>,
         stop: Arc<Stop>,
@@ -223,13 +226,13 @@ mod tests {
 
         fn store(&self, offset: usize, value: u64) {
             let address = self.log.address().wrapping_byte_add(offset).cast::<u64>();
-            // SAFETY: It is in the map.
+            // SAFETY: The address is in the map.
             unsafe { address.write_unaligned(value) };
         }
 
         fn load(&self, offset: usize) -> u64 {
             let address = self.log.address().wrapping_byte_add(offset).cast::<u64>();
-            // SAFETY: It is in the map.
+            // SAFETY: The address is in the map.
             unsafe { address.read_unaligned() }
         }
     }
@@ -247,7 +250,7 @@ mod tests {
     const PAGE: usize = 4096;
 
     #[test]
-    fn stores_of_many_threads_go_on() {
+    fn stores_of_many_threads_are_all_kept() {
         let maps = [Served::new(64 * PAGE), Served::new(64 * PAGE)];
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -270,16 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn a_store_across_two_pages_goes_on() {
+    fn store_across_two_pages_is_kept() {
         let map = Served::new(4 * PAGE);
         std::thread::scope(|scope| {
-            // Others store in both.
+            // Other threads store in both pages.
             for page in 1..3 {
                 let map = &map;
                 scope.spawn(move || (0..200).for_each(|i| map.store(page * PAGE + 1024, i)));
             }
             for i in 0..200u64 {
-                // Also what was there before.
+                // The values repeat: half of the stores change nothing.
                 map.store(2 * PAGE - 4, i / 2);
                 map.store(3 * PAGE - 1, i / 2);
             }
@@ -289,12 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_stores_meet() {
+    fn copy_and_stores_to_the_same_page_are_kept_in_order() {
         let map = Served::new(64 * PAGE);
         let from = vec![7u8; 64 * PAGE - 3];
         for i in 0..20 {
             map.store(5 * PAGE, i);
-            // SAFETY: Both are as long.
+            // SAFETY: `from` and the map have that many bytes.
             unsafe { map.log.copy(from.as_ptr(), 3, from.len()) };
             assert_eq!(map.load(5 * PAGE), 0x0707_0707_0707_0707);
             map.store(5 * PAGE, i);
@@ -302,9 +305,10 @@ mod tests {
         }
     }
 
-    /// A member sees no flag of a round without what was stored, by another thread or in another map, before it.
+    /// A member sees no flag of a round without the stores, by another thread or in another map,
+    /// before the flag.
     #[test]
-    fn a_member_sees_stores_in_their_order() {
+    fn members_see_stores_in_program_order() {
         const ROUNDS: u64 = 2000;
         let maps = [Served::new(16 * PAGE), Served::new(16 * PAGE)];
         let there: Vec<AtomicU64> = (0..16 * PAGE / 8).map(|_| AtomicU64::new(0)).collect();

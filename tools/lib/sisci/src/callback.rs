@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Functions of the program that are called when something happens.
+//! Functions of the program that are called when an event occurs.
 
 use std::ffi::c_void;
 
 use crate::handles::Handle;
 use crate::reason::Reason;
 
-/// What a callback returns to be called again.
+/// The return value of a callback that wants to be called again.
 const CONTINUE: u32 = 2;
 
-/// Calls it; whether it wants to be called again. A child that returns from a callback in which it was forked has nothing
-/// that could happen any more, also if it has begun with the library anew.
+/// Calls the program's function. Returns whether the library may call it again. If the function has
+/// forked, the child must not call it again: it has no source of events, even if it has initialized
+/// the library anew.
 fn again(call: impl FnOnce() -> u32) -> bool {
     let process = std::process::id();
     call() == CONTINUE && std::process::id() == process
@@ -27,7 +28,7 @@ pub type StatusFunction = unsafe extern "C" fn(*mut c_void, Handle, u32) -> u32;
 /// `sci_cb_data_interrupt_t`
 pub type DataFunction = unsafe extern "C" fn(*mut c_void, Handle, *mut c_void, u32, u32) -> u32;
 
-/// A function and what it is given first.
+/// A function and its first argument.
 ///
 /// # Invariants
 ///
@@ -54,17 +55,17 @@ impl<F> Callback<F> {
     }
 }
 
-/// Of a local segment.
+/// A callback for a local segment.
 pub type LocalSegment = Callback<LocalSegmentFunction>;
-/// Of a remote segment.
+/// A callback for a remote segment.
 pub type RemoteSegment = Callback<RemoteSegmentFunction>;
-/// Of a DMA queue or an interrupt.
+/// A callback for a DMA queue or an interrupt.
 pub type Status = Callback<StatusFunction>;
-/// Of an interrupt with data.
+/// A callback for an interrupt with data.
 pub type Data = Callback<DataFunction>;
 
 impl LocalSegment {
-    /// Calls it; whether it wants to be called again.
+    /// Calls the function. Returns whether to call it again.
     pub fn call(&self, segment: Handle, reason: Reason, node: u32, status: u32) -> bool {
         // SAFETY: By the type invariant.
         again(|| unsafe {
@@ -74,7 +75,7 @@ impl LocalSegment {
 }
 
 impl RemoteSegment {
-    /// Calls it; whether it wants to be called again.
+    /// Calls the function. Returns whether to call it again.
     pub fn call(&self, segment: Handle, reason: Reason, status: u32) -> bool {
         // SAFETY: By the type invariant.
         again(|| unsafe { (self.function)(self.argument, segment, reason.number(), status) })
@@ -82,7 +83,7 @@ impl RemoteSegment {
 }
 
 impl Status {
-    /// Calls it; whether it wants to be called again.
+    /// Calls the function. Returns whether to call it again.
     pub fn call(&self, resource: Handle, status: u32) -> bool {
         // SAFETY: By the type invariant.
         again(|| unsafe { (self.function)(self.argument, resource, status) })
@@ -90,7 +91,7 @@ impl Status {
 }
 
 impl Data {
-    /// Calls it; whether it wants to be called again.
+    /// Calls the function. Returns whether to call it again.
     pub fn call(&self, resource: Handle, data: &mut [u8], status: u32) -> bool {
         let (bytes, len) = (data.as_mut_ptr(), data.len() as u32);
         // SAFETY: By the type invariant.

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! What has changed in a word: the least part of it is stored, since its neighbours may be another node's to write.
+//! The changed part of a word. Only the smallest part is stored, since its neighbours may be
+//! another node's to write.
 
 use std::ops::Range;
 
-/// The least part of a word, as processors store, that has all that changed in it.
+/// The smallest part of a word that contains all changes and that CPUs can store at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// One byte, and which.
+    /// One byte, by its index.
     Byte(usize),
-    /// 16 bits, and which.
+    /// 16 bits, by their index.
     Short(usize),
-    /// 32 bits, and which.
+    /// 32 bits, by their index.
     Half(usize),
-    /// All of it.
+    /// The whole word.
     Word,
 }
 
 impl Part {
-    /// Of bits that differ; the least significant is in the first byte.
+    /// Returns the part that contains the changed bits. The least significant bit is in the first
+    /// byte.
     pub fn of(changed: u64) -> Self {
         let first = changed.trailing_zeros() as usize / 8;
         let last = (63 - changed.leading_zeros() as usize) / 8;
@@ -33,7 +35,7 @@ impl Part {
         }
     }
 
-    /// Where its bytes are, of a word that begins at `word`.
+    /// Returns the bytes of the part, for a word at offset `word`.
     pub fn bytes(self, word: usize) -> Range<usize> {
         let (size, index) = match self {
             Self::Byte(index) => (1, index),
@@ -45,7 +47,7 @@ impl Part {
         start..start + size
     }
 
-    /// Stores it.
+    /// Stores the part of `value`.
     ///
     /// # Safety
     ///
@@ -78,13 +80,13 @@ mod tests {
 
     fn stored(before: u64, now: u64, there: u64) -> u64 {
         let mut word = there;
-        // SAFETY: It is a word of this function.
+        // SAFETY: The word is a variable of this function.
         unsafe { Part::of(before ^ now).store(&raw mut word, now) };
         word
     }
 
     #[test]
-    fn a_part_is_where_it_is_stored() {
+    fn part_reports_the_bytes_that_it_stores() {
         for changed in [
             1,
             0x0300,
@@ -95,7 +97,7 @@ mod tests {
         ] {
             let part = Part::of(changed);
             let mut word = 0;
-            // SAFETY: It is a word of this function.
+            // SAFETY: The word is a variable of this function.
             unsafe { part.store(&raw mut word, u64::MAX) };
             for byte in 0..8 {
                 let is_stored = word.to_le_bytes()[byte] != 0;
@@ -105,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_left_alone() {
+    fn storing_changed_bytes_keeps_adjacent_bytes() {
         // Two halves, of two nodes.
         assert_eq!(stored(0, 1, 7 << 32), (7 << 32) | 1);
         assert_eq!(stored(0, 0x1234_5678 << 32, 7), (0x1234_5678 << 32) | 7);
         // A byte each.
         assert_eq!(stored(0, 0x0300, 0x11_0022), 0x11_0322);
-        // What was changed whole arrives whole.
+        // A word that was changed as a whole arrives as a whole.
         assert_eq!(stored(0x00ff, 0x0100, 0), 0x0100);
         assert_eq!(stored(0, u64::MAX, 5), u64::MAX);
         assert_eq!(Part::of(0x00ff_ff00), Part::Half(0));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! A connection on which frames come and go.
+//! A connection that carries frames in both directions.
 //!
-//! Lock: `reader` is a leaf, held while frames are received: they are given out in order.
+//! Lock: `reader` is a leaf. It is held while frames are received, so that they are handed out in
+//! order.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -21,34 +22,35 @@ use crate::protocol::Hello;
 use crate::protocol::Reader;
 use crate::protocol::Welcome;
 
-/// So many bytes are received at once, in pieces of [`PIECE`]: a peer that sends without end has its turn, as others have.
+/// Bytes that are received at once, in pieces of [`PIECE`]. The limit gives other connections their
+/// turn while a peer sends without end.
 const MOST_AT_ONCE: usize = 4 * PIECE;
 
 const PIECE: usize = 4096;
 
-/// How a connection has ended.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The peer has closed it, or its process has ended, or its node is lost.
+    /// The peer has closed the channel, or its process has ended, or its node is lost.
     Gone,
-    /// It said something impossible.
+    /// The peer has sent bytes that are no frame.
     Malformed,
 }
 
-/// See the head of this file.
+/// A connection and the frames that arrived on it.
 pub struct Channel {
-    /// For what is no frame.
+    /// The endpoint, for operations other than frames.
     pub endpoint: Endpoint,
     /// The node of the other end.
     pub node: u16,
     reader: Mutex<Reader>,
-    /// What came right behind the welcome.
+    /// Frames that came right behind the welcome.
     early: Mutex<Vec<Frame>>,
     said_bye: AtomicBool,
 }
 
 impl Channel {
-    /// Of a connected endpoint.
+    /// Makes a channel of a connected endpoint.
     pub fn new(endpoint: Endpoint, node: u16) -> Self {
         Self {
             endpoint,
@@ -59,7 +61,7 @@ impl Channel {
         }
     }
 
-    /// Connects to a name and says what is wanted.
+    /// Connects to a name and sends the hello. Returns the welcome.
     pub fn connect(
         node: u16,
         class: u32,
@@ -94,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// Sends a frame, whole: EWOULD_BLOCK if there is no room for it now.
+    /// Sends a frame as a whole. EWOULD_BLOCK: there is no room for it now.
     pub fn send(&self, frame: &Frame) -> Result<()> {
         self.endpoint
             .send(&frame.encode())
@@ -104,7 +106,8 @@ impl Channel {
             })
     }
 
-    /// Hands what has come to `take`, [`MOST_AT_ONCE`] of it. Does not wait. What is left keeps the endpoint readable.
+    /// Hands received frames to `take`, at most [`MOST_AT_ONCE`] bytes. Does not wait. The endpoint
+    /// stays readable while bytes are left.
     pub fn receive(&self, mut take: impl FnMut(Frame)) -> core::result::Result<(), End> {
         let early = core::mem::take(&mut *lock(&self.early));
         early.into_iter().for_each(&mut take);
@@ -130,19 +133,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether the peer has said that it ends the connection.
+    /// Returns whether the peer has announced the end of the connection.
     pub fn said_bye(&self) -> bool {
         self.said_bye.load(Relaxed)
     }
 
-    /// Says that this side ends it.
+    /// Announces that this side ends the connection.
     pub fn say_bye(&self) {
-        // A peer that does not hear it sees the end.
+        // If the message does not fit, the peer still sees the connection end.
         let _ = self.send(&Frame::Bye);
     }
 }
 
-/// What it means that a name could not be connected to.
+/// Translates the error of a connect to a name.
 fn connect_error(node: u16, error: Errno) -> Error {
     match error {
         Errno::NOENT => Error::NO_SUCH_SEGMENT,

@@ -14,7 +14,7 @@ use crate::maps::MAPS;
 use crate::sequences;
 use crate::sequences::Status;
 
-/// Looks whether all has arrived, if the flags say so.
+/// Checks whether all stores have arrived, if the flags ask for that.
 fn check_if_wanted(sequence: Handle, wanted: u32) -> Result<()> {
     if wanted & flags::ERROR_CHECK == 0 {
         return Ok(());
@@ -25,7 +25,7 @@ fn check_if_wanted(sequence: Handle, wanted: u32) -> Result<()> {
     }
 }
 
-/// `SCIMemCpy()`
+/// Implements `SCIMemCpy()`.
 ///
 /// # Safety
 ///
@@ -58,12 +58,12 @@ pub unsafe fn copy(
         return check_if_wanted(sequence, wanted);
     }
     match map.kind() {
-        // SAFETY: As above.
+        // SAFETY: As for the read above.
         Kind::Broadcast(broadcast, _) => unsafe {
             broadcast.copy(memory, map.within(offset), size);
         },
         Kind::Local(..) | Kind::Remote(..) => {
-            // SAFETY: As above.
+            // SAFETY: As for the read above.
             unsafe { core::ptr::copy(memory.cast_const(), there, size) };
             store_barrier();
         }
@@ -71,12 +71,12 @@ pub unsafe fn copy(
     check_if_wanted(sequence, wanted)
 }
 
-/// `SCIMemWrite()`
+/// Implements `SCIMemWrite()`.
 ///
 /// # Safety
 ///
-/// `memory` has `size` bytes, which the caller may read, and `remote` is an address in a map with so many
-/// bytes behind it.
+/// `memory` has `size` bytes, which the caller may read. `remote` is an address in a map, with at
+/// least `size` bytes from there on.
 pub unsafe fn write(memory: *mut c_void, remote: *mut c_void, size: usize) -> Result<()> {
     if memory.is_null() || remote.is_null() {
         return Err(Error::ILLEGAL_PARAMETER);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Until when a call waits.
+//! The time until which a call waits.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -10,18 +10,18 @@ use rustix::event::Timespec;
 /// `SCI_INFINITE_TIMEOUT`
 pub const INFINITE: u32 = u32::MAX;
 
-/// The least that a connect waits, as programs say 0 in a loop.
+/// The shortest timeout of a connect, as programs pass 0 in a loop.
 pub const FLOOR: u32 = 1000;
 
-/// A moment, or never.
+/// A point in time, or never.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// No end.
+    /// A deadline that never comes.
     pub const NEVER: Self = Self(None);
 
-    /// So many milliseconds from now, or never for [`INFINITE`].
+    /// Returns the time this many milliseconds from now, or never for [`INFINITE`].
     pub fn after(milliseconds: u32) -> Self {
         match milliseconds {
             INFINITE => Self::NEVER,
@@ -29,27 +29,27 @@ impl Deadline {
         }
     }
 
-    /// As [`Self::after`], for a connect.
+    /// Returns a deadline like [`Self::after`], for a connect: at least [`FLOOR`].
     pub fn of_connect(milliseconds: u32) -> Self {
         Self::after(milliseconds.max(FLOOR))
     }
 
-    /// So long from now.
+    /// Returns the time this long from now.
     pub fn in_time(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))
     }
 
-    /// The moment.
+    /// Returns the point in time.
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// Whether it has come.
+    /// Returns whether the deadline has passed.
     pub fn is_over(self) -> bool {
         self.0.is_some_and(|moment| moment <= Instant::now())
     }
 
-    /// How long it is until then, for the system; none for never.
+    /// Returns the time left, for a system call; none for never.
     pub fn left(self) -> Option<Timespec> {
         let left = self.0?.saturating_duration_since(Instant::now());
         Some(Timespec {

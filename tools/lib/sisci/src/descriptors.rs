@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Which descriptors of this process are this library's, for a process that is forked: it has none of the threads
-//! that look after them, and as long as it kept them open, names would stay taken and connections would not end.
+//! The set of descriptors that belong to this library, so that a forked child can close them. The
+//! child has none of the threads that handle them. While the child kept them open, names would stay
+//! taken and connections would not end.
 //!
-//! What children close is a copy: the parent's goes on. There is a bit for each, so that the child can close them without a
-//! lock. The parent goes on when that is done, so that what it closes then is closed; it sees that by the end of a pipe,
-//! which comes also if the child dies.
+//! A child closes its copies; the parent keeps its own. The set has a bit for each descriptor, so
+//! that the child needs no lock. The parent waits until the child is done, so that a descriptor
+//! that the parent closes afterwards is really closed. The parent sees the end of a pipe, which
+//! comes also if the child dies.
 
 use std::cell::UnsafeCell;
 use std::os::fd::AsFd;
@@ -28,15 +30,15 @@ static OPEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
-    // What is beyond stays open in children.
+    // Descriptors beyond the set stay open in children.
     Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// A descriptor of this library's, which children close.
+/// A descriptor of this library. Children close it.
 pub struct Descriptor(OwnedFd);
 
 impl Descriptor {
-    /// The number.
+    /// Returns the number.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -53,7 +55,7 @@ impl From<OwnedFd> for Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // Before it is closed: the number may be somebody else's then.
+        // Before the descriptor is closed: afterwards the number may belong to another file.
         if let Some((word, bit)) = place(self.raw()) {
             word.fetch_and(!bit, Relaxed);
         }
@@ -66,42 +68,43 @@ impl AsFd for Descriptor {
     }
 }
 
-/// In a child that was made without the C library, so that it has not closed them: they may have other owners by
-/// now, so they stay open until it ends, or executes a program.
+/// Forgets the set, in a child that was made without the C library's `fork()` and so has not closed
+/// the descriptors. Their numbers may belong to other files by now. So they stay open until the
+/// child exits or executes a program.
 pub fn forget() {
     for word in &OPEN {
         word.store(0, Relaxed);
     }
 }
 
-/// The pipe's ends, while a process is forked; -1 if there is none.
+/// The ends of the pipe while a process is forked; -1 if there is none.
 static PIPE: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// The process of which a thread forks, one at a time; 0 while none does. A child that was made by something else than
-/// `fork()` may find that of its parent, which means nothing to it.
+/// The process of which a thread forks, one thread at a time; 0 if none does. A child that was not
+/// made by `fork()` may find its parent's number here, which it ignores.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// Belongs to the thread that forks, while it does.
+/// A value that belongs to the forking thread while it forks.
 struct Forking(UnsafeCell<Option<Uninterrupted>>);
 
-// SAFETY: Only the thread for which `FORKING` stands uses it, in the process that has forked and in the other.
+// SAFETY: Only the thread that `FORKING` stands for uses the value, in the parent and in the child.
 unsafe impl Sync for Forking {}
 
-/// That thread handles no signal, as a handler may fork, and is not cancelled.
+/// Keeps the forking thread from handling signals, as a handler may fork, and from being cancelled.
 static WHOLE: Forking = Forking(UnsafeCell::new(None));
 
-/// How long the process that has forked waits for the other.
+/// Time that the parent waits for the child.
 const CHILD_MILLISECONDS: i32 = 1000;
 
 fn end_fork() {
-    // SAFETY: This is the thread that forks.
+    // SAFETY: This is the forking thread.
     let whole = unsafe { (*WHOLE.0.get()).take() };
     FORKING.store(0, Release);
     // Signals that have waited are handled now.
     drop(whole);
 }
 
-/// Before a process is forked.
+/// Prepares a fork.
 pub fn before_fork() {
     let whole = Uninterrupted::new();
     let process = std::process::id();
@@ -109,12 +112,13 @@ pub fn before_fork() {
     while FORKING.fetch_update(Acquire, Relaxed, is_free).is_err() {
         std::thread::yield_now();
     }
-    // SAFETY: This is the thread that forks. One that the parent of this process had is not this thread's to end.
+    // SAFETY: This is the forking thread. A value of a thread of this process's parent is not this
+    // thread's to drop.
     let before = unsafe { (*WHOLE.0.get()).replace(whole) };
     core::mem::forget(before);
     let mut ends = [-1; 2];
     if OPEN.iter().any(|word| word.load(Relaxed) != 0) {
-        // SAFETY: There is room for two.
+        // SAFETY: The array has room for two descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
             ends = [-1; 2];
         }
@@ -126,12 +130,12 @@ pub fn before_fork() {
 fn close(end: &AtomicI32) {
     let fd = end.swap(-1, Relaxed);
     if fd >= 0 {
-        // SAFETY: It is an end of the pipe, which nobody else has.
+        // SAFETY: The descriptor is an end of the pipe, and no other code has it.
         unsafe { libc::close(fd) };
     }
 }
 
-/// In the process that has forked: waits until the other has closed its copies.
+/// Waits in the parent until the child has closed its copies.
 pub fn after_fork_in_parent() {
     close(&PIPE[1]);
     let fd = PIPE[0].load(Relaxed);
@@ -141,22 +145,23 @@ pub fn after_fork_in_parent() {
             events: 0,
             revents: 0,
         };
-        // SAFETY: It is one. A child that was made meanwhile by something else may have the other end, too, so the wait
-        // has a limit.
+        // SAFETY: `end` is one descriptor. The wait has a limit, as a child made meanwhile by other
+        // means may hold the other end, too.
         unsafe { libc::poll(&raw mut end, 1, CHILD_MILLISECONDS) };
     }
     close(&PIPE[0]);
     end_fork();
 }
 
-/// In the process that was forked: closes all. Async-signal-safe.
+/// Closes all descriptors of the set in the child. Async-signal-safe.
 pub fn after_fork_in_child() {
     for (index, word) in OPEN.iter().enumerate() {
         let mut bits = word.swap(0, Relaxed);
         while bits != 0 {
             let fd = index * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            // SAFETY: Nobody in this process uses it: the library forgets it before it does anything.
+            // SAFETY: No code in this process uses the descriptor: the library forgets it before
+            // any other work.
             unsafe { libc::close(fd as RawFd) };
         }
     }

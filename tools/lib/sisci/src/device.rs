@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Virtual devices, which other resources are made with.
+//! Virtual devices, with which a program makes other resources.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -14,20 +14,22 @@ use crate::handles::Handle;
 use crate::handles::Table;
 use crate::lock::lock;
 
-/// See the head of this file.
+/// A virtual device.
 #[derive(Default)]
 pub struct Device {
     uses: AtomicUsize,
 }
 
-/// All of them.
+/// All virtual devices.
 pub static DEVICES: Table<Device> = Table::new(1);
 
-/// A resource that was made with a device, which can't be closed before this is released or dropped.
+/// A use of a device by a resource. The device can't be closed before the use is released or
+/// dropped.
 pub struct DeviceUse(Mutex<Option<Arc<Device>>>);
 
 impl DeviceUse {
-    /// The program has released the resource, though a thread may still be about to leave it.
+    /// Ends the use: the program has released the resource, though a thread may still be about to
+    /// leave it.
     pub fn release(&self) {
         if let Some(device) = lock(&self.0).take() {
             device.uses.fetch_sub(1, AcqRel);
@@ -41,12 +43,12 @@ impl Drop for DeviceUse {
     }
 }
 
-/// `SCIOpen()`
+/// Implements `SCIOpen()`.
 pub fn open() -> Result<Handle> {
     DEVICES.insert(Arc::new(Device::default()))
 }
 
-/// `SCIClose()`
+/// Implements `SCIClose()`.
 pub fn close(handle: Handle) -> Result<()> {
     match DEVICES.get(handle)?.uses.load(Acquire) {
         0 => DEVICES.remove(handle).map(drop),

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! DMA queues: one transfer, or a vector of them, at a time.
+//! DMA queues: a queue has one transfer, or one vector of transfers, in flight at a time.
 //!
-//! A transfer is handed to the driver when it is started; a small one has ended when that returns. How it ends is asked when somebody wants to
-//! know: by its own mark, see `outcomes.rs`, for a caller that waits; by a word that the driver sets, for one that
-//! only looks; by a thread, for a callback. It belongs to the connections on which it was started: if the link goes meanwhile, it has failed,
-//! whether the segment is connected again or not. To a group it goes to those who are within reach.
+//! Starting a transfer hands it to the driver; a small one is complete when that returns. The
+//! completion of a larger one is found in three ways, see `outcomes.rs`. A caller that waits uses
+//! the transfer's own mark. A caller that only polls reads a word that the driver sets. For a
+//! callback, a thread waits. A transfer belongs to the connections on which it was started. If the
+//! link goes meanwhile, the transfer has failed, whether the segment is connected again or not. A
+//! transfer to a group goes to the members within reach.
 //!
-//! Locks: `calling`, then `inner`, then `held`, then those of segments. A transfer is handed to the driver without
-//! them.
+//! Locks: `calling`, then `inner`, then `held`, then those of segments. A transfer is handed to the
+//! driver without them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -44,28 +46,28 @@ use crate::transfers::Share;
 /// `DIS_DMA_MAX_VECLEN`
 pub const MOST_ENTRIES: usize = 256;
 
-/// Bytes that are copied while the call that starts it lasts.
+/// Largest size of a transfer that the starting call waits for.
 const AT_ONCE: usize = 64 << 10;
 
-/// How often who waits for a limited time looks.
+/// Interval at which a caller that waits for a limited time polls.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// All of them.
+/// All DMA queues.
 pub static QUEUES: Table<Queue> = Table::new(6);
 
 /// `sci_dma_queue_state_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Nothing was started yet.
+    /// No transfer was started yet.
     Idle = 0,
-    /// Something is on its way.
+    /// A transfer is in flight.
     Posted = 2,
-    /// All has arrived.
+    /// The transfer has arrived.
     Done = 3,
-    /// It was aborted.
+    /// The transfer was aborted.
     Aborted = 4,
-    /// Something failed.
+    /// The transfer failed.
     Error = 5,
 }
 
@@ -79,31 +81,32 @@ pub struct Entry {
     pub flags: u32,
 }
 
-/// Where the local side of a transfer is.
+/// The local side of a transfer.
 pub enum Local {
-    /// In a segment.
+    /// A local segment.
     Segment(Arc<LocalSegment>),
     /// Memory of the program.
     Memory(*mut c_void),
 }
 
-/// What is to be started.
+/// The description of a transfer to start.
 pub struct Wanted<'a> {
-    /// This side.
+    /// The local side.
     pub local: Local,
-    /// The other.
+    /// The remote side.
     pub remote: Arc<RemoteSegment>,
-    /// What of them.
+    /// The parts of both sides to copy.
     pub entries: &'a [Entry],
-    /// Of `SCIStartDmaTransfer()`.
+    /// The flags of `SCIStartDmaTransfer()`.
     pub flags: u32,
-    /// To be told of the end.
+    /// The callback to call on completion.
     pub callback: Option<callback::Status>,
 }
 
 impl Wanted<'_> {
-    /// Whether the driver is to wait for its end in the call that starts it. That takes less time than a
-    /// second call that asks for it, if it is small, and nobody wants to be called.
+    /// Returns whether the driver is to wait for completion in the call that starts the transfer.
+    /// For a small transfer without a callback that takes less time than a second call that asks
+    /// for completion.
     fn is_done_at_once(&self) -> bool {
         match self.entries {
             [only] => {
@@ -114,8 +117,8 @@ impl Wanted<'_> {
     }
 }
 
-/// What of a vector goes in one copy, one after the other: entries that follow each other in both segments are
-/// one stretch, as each copy costs the driver and the engine a beginning and an end.
+/// Iterator over the copies of a vector, in order. Entries that are adjacent in both segments are
+/// one copy, as each copy costs the driver and the engine a beginning and an end.
 struct Stretches<'a>(&'a [Entry]);
 
 impl Iterator for Stretches<'_> {
@@ -143,28 +146,28 @@ impl Iterator for Stretches<'_> {
     }
 }
 
-/// A transfer that was started.
+/// A transfer, or a vector, that was started.
 struct Job {
-    /// What it has to do with each of the connections that it goes by.
+    /// The job's share of each connection that it goes by.
     shares: Vec<Share>,
-    /// The segments, until it has ended.
+    /// The segments, until the job is complete.
     held: Mutex<Option<(Option<LocalUse>, RemoteUse)>>,
     callback: Option<callback::Status>,
     aborted: AtomicBool,
-    /// All of it is with the driver.
+    /// Whether the driver has all of the job.
     handed_over: AtomicBool,
 }
 
 struct Inner {
     state: State,
-    /// Why it failed.
+    /// The reason why the last transfer failed.
     error: Option<Error>,
     job: Option<Arc<Job>>,
-    /// The last transfer had a callback: nobody waits for its end.
+    /// Whether the last transfer had a callback, so that `wait` is refused.
     has_callback: bool,
 }
 
-/// See the head of this file.
+/// A DMA queue.
 pub struct Queue {
     device: DeviceUse,
     handle: OnceLock<usize>,
@@ -172,43 +175,45 @@ pub struct Queue {
     calls: Arc<Events<Arc<Job>>>,
     caller: Caller,
     caller_runs: AtomicBool,
-    /// Held from before a transfer is found to have ended until its callback has returned.
+    /// Held from before a transfer is found complete until its callback has returned.
     calling: Arc<Mutex<()>>,
 }
 
 impl Job {
-    /// Waits until the driver has all of it. Before that its connections know of no end to wait for.
+    /// Waits until the driver has all of the job. Before that its connections have no mark to wait
+    /// for.
     fn wait_until_handed_over(&self) {
         while !self.handed_over.load(Acquire) {
             std::thread::sleep(LOOK);
         }
     }
 
-    /// Waits for its end, on each of its connections; the first that failed says how.
+    /// Waits until the job is complete on each of its connections. Returns the first error.
     fn wait(&self) -> Result<()> {
         let ended = self.shares.iter().map(Share::wait);
         ended.fold(Ok(()), Result::and)
     }
 
-    /// Whether it has ended, one way or the other.
+    /// Returns whether the job is complete or has failed. Does not wait.
     fn has_ended(&self) -> bool {
         self.handed_over.load(Acquire) && self.shares.iter().all(Share::has_ended)
     }
 
-    /// The segments are free.
+    /// Releases the segments.
     fn let_go(&self) {
         let held = lock(&self.held).take();
         drop(held);
     }
 }
 
-/// Finds out which transfers have ended that nobody has asked about: they hold their segments no more.
+/// Completes all transfers that have ended and that no caller has asked about, so that their
+/// segments are released.
 pub fn settle() {
     QUEUES.all().iter().for_each(|queue| queue.look());
 }
 
 impl Queue {
-    /// `SCICreateDMAQueue()`
+    /// Implements `SCICreateDMAQueue()`.
     pub fn create(device: Handle, most: usize) -> Result<Handle> {
         if most == 0 {
             return Err(Error::ILLEGAL_PARAMETER);
@@ -233,7 +238,7 @@ impl Queue {
         })
     }
 
-    /// `SCIRemoveDMAQueue()`
+    /// Implements `SCIRemoveDMAQueue()`.
     pub fn remove(handle: Handle) -> Result<()> {
         let queue = QUEUES.get(handle)?;
         if queue.state() == State::Posted {
@@ -244,7 +249,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Lets go of all.
+    /// Aborts the transfer and releases all resources.
     pub fn release(&self) {
         let _ = self.abort();
         self.calls.close();
@@ -252,7 +257,7 @@ impl Queue {
         self.device.release();
     }
 
-    /// `SCIStartDmaTransfer()`
+    /// Implements `SCIStartDmaTransfer()`.
     pub fn start(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<()> {
         self.check(&wanted)?;
         if wanted.callback.is_some() {
@@ -283,18 +288,19 @@ impl Queue {
         }
         job.handed_over.store(true, Release);
         if let Err(error) = handed {
-            // What was handed over before it has to end first: memory may be used again after this.
+            // Copies that were handed over before must complete first: the caller may use the
+            // memory again after this.
             let _ = job.wait();
             self.complete(&job, Err(error));
             return Err(error);
         }
         let mut ended = Ok(());
         if at_once {
-            // The driver has waited.
+            // The driver has waited for completion.
             self.complete(&job, ended);
         } else if wanted.flags & flags::DMA_WAIT != 0 {
             ended = job.wait();
-            // A callback is called all the same.
+            // With a callback, the callback's thread completes the job.
             if job.callback.is_none() {
                 self.complete(&job, ended);
             }
@@ -371,12 +377,12 @@ impl Queue {
                         let window = segment.memory.window(&way.channel);
                         window.and_then(|begin| way.copy(direction, range.moved(begin), at_once))
                     }
-                    // SAFETY: The program leaves its memory alone until the queue has ended.
+                    // SAFETY: The program leaves its memory alone until the queue is complete.
                     Local::Memory(memory) => unsafe {
                         way.copy_memory(direction, *memory, range, at_once)
                     },
                 };
-                // Others of a group get it, though one does not.
+                // The other members of a group get the data, although one member does not.
                 handed = handed.and(started);
             }
             if handed.is_err() && !wanted.remote.is_broadcast() {
@@ -405,7 +411,8 @@ impl Queue {
                 };
                 drop(queue);
                 callback.call(handle as Handle, status);
-                // A child that was forked in the callback has no more transfers, and no thread that would wake this one.
+                // A child that was forked in the callback has no transfers, and no thread that
+                // would wake up this one.
                 if std::process::id() != process {
                     return;
                 }
@@ -414,7 +421,8 @@ impl Queue {
         started.inspect_err(|_| self.caller_runs.store(false, Relaxed))
     }
 
-    /// The transfer has ended; says how, if that is news.
+    /// Marks the transfer complete. Returns its status, or none if another caller has done so
+    /// before.
     fn complete(&self, job: &Arc<Job>, ended: Result<()>) -> Option<u32> {
         let mut inner = lock(&self.inner);
         let current = inner
@@ -425,7 +433,7 @@ impl Queue {
             return None;
         }
         inner.job = None;
-        // Before anybody can see that it has ended.
+        // Before other threads can see that the transfer is complete.
         job.let_go();
         (inner.state, inner.error) = match ended {
             Ok(()) => (State::Done, None),
@@ -435,7 +443,7 @@ impl Queue {
         Some(ended.err().map_or(OK, Error::code))
     }
 
-    /// Finds out whether a transfer has ended of which nobody else is told.
+    /// Completes the current transfer if it has ended and has no callback.
     fn look(&self) {
         let job = lock(&self.inner).job.clone();
         let Some(job) = job.filter(|job| job.callback.is_none()) else {
@@ -446,13 +454,13 @@ impl Queue {
         }
     }
 
-    /// `SCIDMAQueueState()`
+    /// Implements `SCIDMAQueueState()`.
     pub fn state(&self) -> State {
         self.look();
         lock(&self.inner).state
     }
 
-    /// `SCIWaitForDMAQueue()`
+    /// Implements `SCIWaitForDMAQueue()`.
     pub fn wait(&self, timeout: Deadline) -> Result<State> {
         let (state, job) = {
             let inner = lock(&self.inner);
@@ -475,9 +483,9 @@ impl Queue {
         Ok(lock(&self.inner).state)
     }
 
-    /// `SCIAbortDMAQueue()`
+    /// Implements `SCIAbortDMAQueue()`.
     pub fn abort(&self) -> Result<()> {
-        // Not for a callback that is under way, if it is this one.
+        // Waits for a callback in progress, unless this call is made by that callback.
         let own = self.caller.id() == Some(std::thread::current().id());
         let _calling = (!own).then(|| lock(&self.calling));
         self.look();
@@ -494,10 +502,11 @@ impl Queue {
                 return Ok(());
             }
             inner.state = State::Aborted;
-            // Nobody is called for it from here on.
+            // From here on no callback is made for the job.
             inner.job = None;
         }
-        // What an engine does can't be taken back; but who aborts may use the memory after this.
+        // A copy that an engine performs can't be taken back, and the caller may use the memory
+        // after this.
         job.wait_until_handed_over();
         let _ = job.wait();
         job.let_go();
@@ -526,14 +535,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_on_both_sides_are_one_copy() {
+    fn entries_adjacent_on_both_sides_are_one_copy() {
         let whole: Vec<_> = (0..256).map(|i| entry(8, 8 * i, 8 * i + 64)).collect();
         assert_eq!(stretches(&whole), [(2048, 0, 64)]);
         assert_eq!(stretches(&[]), []);
     }
 
     #[test]
-    fn what_follows_on_one_side_only_or_lies_before_is_another() {
+    fn entries_adjacent_on_one_side_only_are_separate_copies() {
         let entries = [
             entry(8, 0, 0),
             entry(8, 8, 16),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Endpoints of SCIF, as this library uses them.
+//! SCIF endpoints, as this library uses them.
 //!
-//! Waits begin anew after a signal, as programs expect of SISCI. Nothing here knows of segments.
+//! After a signal a wait begins anew, as programs expect of SISCI. This module does not know
+//! segments.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -28,10 +29,10 @@ use crate::descriptors::Descriptor;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
 
-/// What the system says.
+/// The result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// Which way the bytes of a transfer go.
+/// The direction in which a transfer moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the peer to this side.
@@ -40,19 +41,19 @@ pub enum Direction {
     Write,
 }
 
-/// What is copied.
+/// The two sides of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// Where on this side.
+    /// Offset on this side.
     pub local: u64,
-    /// Where on the other.
+    /// Offset on the other side.
     pub remote: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
 }
 
 impl Copied {
-    /// Returns the same copy, with its local side so much further on.
+    /// Returns the same copy, with its local side moved by `begin`.
     pub fn moved(self, begin: u64) -> Self {
         Self {
             local: begin + self.local,
@@ -61,32 +62,34 @@ impl Copied {
     }
 }
 
-/// See the head of this file.
+/// A SCIF endpoint.
 pub struct Endpoint {
     fd: Descriptor,
 }
 
 impl Endpoint {
-    /// A new one.
+    /// Opens a new endpoint.
     pub fn open() -> Result<Self> {
         let fd = scif_sys::open()?.into();
         Ok(Self { fd })
     }
 
-    /// The same connection with a descriptor of its own.
+    /// Returns the same connection with a descriptor of its own.
     pub fn duplicate(&self) -> Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
         Ok(Self { fd: fd.into() })
     }
 
-    /// Has this descriptor stand for another connection from now on, for calls that are made meanwhile, too.
+    /// Makes this descriptor stand for the connection of `other` from now on, also for calls that
+    /// are made meanwhile.
     pub fn become_duplicate_of(&self, other: &Self) -> Result<()> {
-        // SAFETY: The number is a descriptor of this library's, and stays that: nothing is closed here.
+        // SAFETY: The number is a descriptor of this library and stays one: nothing is closed here.
         let mut this = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.fd.raw()) });
         rustix::io::dup3(other, &mut this, DupFlags::CLOEXEC)
     }
 
-    /// One that listens under a name of this node, or any that is free, and which.
+    /// Returns an endpoint that listens under a name of this node, or under any free name, and the
+    /// name.
     pub fn listening(class: u32, name: Option<u32>) -> Result<(Self, u32)> {
         let this = Self::open()?;
         retry_on_intr(|| scif_sys::bind(&this, 0))?;
@@ -95,7 +98,8 @@ impl Endpoint {
         Ok((this, name))
     }
 
-    /// One that is connected to who has the name on a node; TIMEDOUT if there is no answer.
+    /// Connects to the owner of the name on a node. TIMEDOUT: there was no answer before the
+    /// deadline.
     pub fn connected(node: u16, class: u32, name: u32, deadline: Deadline) -> Result<Self> {
         let this = Self::open()?;
         rustix::fs::fcntl_setfl(&this.fd, OFlags::RDWR | OFlags::NONBLOCK)?;
@@ -110,13 +114,15 @@ impl Endpoint {
         }
     }
 
-    /// Accepts a connection that waits, if one does: the endpoint, and the node of the other end. MFILE, and the like, if
-    /// this process has no room for one: it goes on waiting then.
+    /// Accepts a waiting connection, if there is one. Returns the endpoint, and the node of the
+    /// other end. MFILE and similar errors: this process has no room for an endpoint, and the
+    /// connection goes on waiting.
     pub fn accept(&self) -> Result<Option<(Self, u16)>> {
         if !self.wait(PollFlags::IN, Deadline::after(0))? {
             return Ok(None);
         }
-        // First: once the kernel has handed it out, nobody else can take it.
+        // The endpoint is opened first: once the kernel has handed out the request, no other call
+        // can take it.
         let accepted = Self::open()?;
         let request = match retry_on_intr(|| scif_sys::accept_request(self, false)) {
             Err(Errno::AGAIN) => return Ok(None),
@@ -126,7 +132,8 @@ impl Endpoint {
         Ok(Some((accepted, request.peer.node)))
     }
 
-    /// Waits until one of these is so, or something is wrong; says whether the deadline has not passed.
+    /// Waits until the descriptor has one of the flags or an error. Returns false if the deadline
+    /// has passed.
     pub fn wait(&self, flags: PollFlags, deadline: Deadline) -> Result<bool> {
         let mut fds = [PollFd::new(&self.fd, flags)];
         loop {
@@ -137,17 +144,18 @@ impl Endpoint {
         }
     }
 
-    /// Sends all or nothing; AGAIN if there is no room now.
+    /// Sends all of the message or nothing. AGAIN: there is no room now.
     pub fn send(&self, message: &[u8]) -> Result<()> {
         retry_on_intr(|| scif_sys::send_all(self, message))
     }
 
-    /// Receives what is there, if anything is; CONNRESET after the last of it if the peer is gone.
+    /// Receives the bytes that have arrived, if any. CONNRESET: the peer is gone, and all its bytes
+    /// were received.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize> {
         retry_on_intr(|| scif_sys::recv(self, buffer, false))
     }
 
-    /// Makes a window of a part of pinned memory: at this offset, or at any. Returns the offset.
+    /// Makes a window of a part of pinned memory, at this offset or at any. Returns the offset.
     pub fn register(
         &self,
         memory: &PinnedMemory,
@@ -157,7 +165,7 @@ impl Endpoint {
         retry_on_intr(|| scif_sys::memory_register(self, &memory.fd, range.clone(), offset))
     }
 
-    /// Makes a window of memory of this process.
+    /// Makes a window of memory of this process. Returns the offset.
     pub fn register_own(&self, memory: &Mapping) -> Result<i64> {
         let (address, length) = (memory.address() as u64, memory.len() as u64);
         retry_on_intr(|| {
@@ -166,12 +174,12 @@ impl Endpoint {
         })
     }
 
-    /// Ends the windows of a range.
+    /// Unregisters the windows of a range.
     pub fn unregister(&self, offset: i64, length: u64) -> Result<()> {
         retry_on_intr(|| scif_sys::unregister(self, offset, length))
     }
 
-    /// Starts a copy between windows of the two sides, and waits for its end if that is wanted.
+    /// Starts a copy between windows of the two sides, and waits for completion if `wait` is set.
     pub fn copy(&self, direction: Direction, range: Copied, wait: bool) -> Result<()> {
         let (local, remote) = (range.local as i64, range.remote as i64);
         let how = Rma {
@@ -184,11 +192,12 @@ impl Endpoint {
         })
     }
 
-    /// As [`Self::copy`], between memory of this process, from `range.local` on, and windows of the peer.
+    /// Starts a copy like [`Self::copy`], between memory of this process, from `range.local` on,
+    /// and windows of the peer.
     ///
     /// # Safety
     ///
-    /// The memory is the caller's to be read or written, and stays so until the copy has ended.
+    /// The caller may read or write the memory, and keeps it until the copy is complete.
     pub unsafe fn copy_memory(
         &self,
         direction: Direction,
@@ -208,29 +217,29 @@ impl Endpoint {
             Direction::Read => unsafe {
                 scif_sys::vreadfrom(self, memory, range.length, remote, how)
             },
-            // SAFETY: As above.
+            // SAFETY: By the contract of this function.
             Direction::Write => unsafe {
                 scif_sys::vwriteto(self, memory, range.length, remote, how)
             },
         })
     }
 
-    /// A mark behind all copies that this side has started.
+    /// Returns a mark behind all copies that this side has started.
     pub fn mark(&self) -> Result<i32> {
         retry_on_intr(|| scif_sys::fence_mark(self, Initiator::Own))
     }
 
-    /// Waits until all copies before the mark have ended; an error if one has failed.
+    /// Waits until all copies before the mark are complete. Returns an error if one has failed.
     pub fn wait_for_mark(&self, mark: i32) -> Result<()> {
         retry_on_intr(|| scif_sys::fence_wait(self, mark))
     }
 
-    /// Has a value stored in a window of this side once all copies so far have ended.
+    /// Has the driver store a value in a window of this side once all copies so far are complete.
     pub fn signal(&self, offset: i64, value: u64) -> Result<()> {
         retry_on_intr(|| scif_sys::fence_signal(self, offset, value))
     }
 
-    /// What maps of this endpoint's peer read as after a loss: all ones.
+    /// Makes maps of this endpoint's peer read as all ones after a loss.
     pub fn read_ones_after_loss(&self) -> Result<()> {
         retry_on_intr(|| scif_sys::map_ones_after_loss(self))
     }
@@ -240,8 +249,8 @@ impl Endpoint {
         Mapping::new(self.fd.as_fd(), offset, len, writable, place)
     }
 
-    /// The address by which devices of this host reach the peer's window: OPNOTSUPP unless all of it is in one
-    /// piece there.
+    /// Returns the address by which devices of this host reach the peer's window. OPNOTSUPP: the
+    /// window is not in one piece there.
     pub fn device_address(&self, offset: i64, length: u64) -> Result<u64> {
         let found = retry_on_intr(|| scif_sys::remote_address(self, offset, length))?;
         match found.contiguous >= length {
@@ -257,30 +266,30 @@ impl AsFd for Endpoint {
     }
 }
 
-/// `poll`, until the deadline; INTR after a signal.
+/// Polls descriptors until the deadline. INTR: a signal arrived.
 pub fn poll_until(fds: &mut [PollFd<'_>], deadline: Deadline) -> Result<usize> {
     poll(fds, deadline.left().as_ref())
 }
 
-/// Memory that the driver has pinned, to be registered by any number of endpoints.
+/// Memory that the driver has pinned. Any number of endpoints can register it.
 pub struct PinnedMemory {
     fd: Descriptor,
 }
 
 impl PinnedMemory {
-    /// Pins memory of this process, or says where a device's memory lies.
+    /// Pins memory of this process, or describes memory of a device to the driver.
     pub fn new(address: u64, length: u64, is_device: bool) -> Result<Self> {
         let endpoint = Endpoint::open()?;
         let fd = retry_on_intr(|| {
-            // SAFETY: A program that makes a segment of memory has it read and written by others. No reference of this
-            // library's to it exists.
+            // SAFETY: A program that makes a segment of its memory has other processes read and
+            // write it. This library has no reference to the memory.
             unsafe { scif_sys::memory_create(&endpoint, address, length, is_device) }
         })?;
         Ok(Self { fd: fd.into() })
     }
 }
 
-/// The ids of the nodes that are online, this one among them, and this one's.
+/// Returns the ids of the nodes that are online, with this one among them, and the id of this node.
 pub fn nodes() -> Result<Nodes> {
     let endpoint = Endpoint::open()?;
     retry_on_intr(|| scif_sys::node_ids(&endpoint))

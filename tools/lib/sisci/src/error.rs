@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! What can go wrong, by the numbers of `sisci_error.h`.
+//! The errors of the library, by the numbers of `sisci_error.h`.
 //!
-//! The kernel's errors mean different things in different calls; what they mean is said where the
-//! call is made. [`Error::from`] is for those that mean the same everywhere.
+//! The kernel's errors mean different things in different calls, so the caller translates them.
+//! [`Error::from`] is for errors that mean the same everywhere.
 
 use std::ffi::CStr;
 
 use rustix::io::Errno;
 
-/// A number of `sisci_error.h`; never that of success.
+/// A number of `sisci_error.h` other than success.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error(u32);
 
-/// What calls inside the library return.
+/// The result of calls inside the library.
 pub type Result<T> = core::result::Result<T, Error>;
 
 /// `SCI_ERR_OK`
@@ -29,11 +29,11 @@ macro_rules! errors {
                 pub const $name: Self = Self($number | MASK);
             )*
 
-            /// All of them.
+            /// All errors.
             pub const ALL: &[Self] = &[$(Self::$name),*];
         }
 
-        /// What `SCIGetErrorString()` says.
+        /// Returns the text of `SCIGetErrorString()`.
         pub fn text(code: u32) -> &'static CStr {
             const fn c(bytes: &'static str) -> &'static CStr {
                 match CStr::from_bytes_with_nul(bytes.as_bytes()) {
@@ -110,12 +110,12 @@ impl Error {
     /// `SCI_ERR_NO_SUCH_INTNO`
     pub const NO_SUCH_INTNO: Self = Self::NO_SUCH_SEGMENT;
 
-    /// As the caller sees it.
+    /// Returns the number for C.
     pub fn code(self) -> u32 {
         self.0
     }
 
-    /// The error that a peer named; one that can't be is a refusal.
+    /// Returns the error that a peer sent. An unknown number stands for a refusal.
     pub fn from_code(code: u32) -> Self {
         let known = Self::ALL.iter().find(|error| error.0 == code);
         known.copied().unwrap_or(Self::CONNECTION_REFUSED)
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_a_text_with_its_name() {
+    fn every_error_text_contains_its_name() {
         for error in Error::ALL {
             let text = text(error.code()).to_str().expect("ASCII");
             assert!(text.starts_with("SCI_ERR_"), "{text}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Events of a resource, in order, until somebody asks for them.
+//! The events of a resource, in order, until the program asks for them.
 //!
-//! Beyond [`MOST`] the newest replaces the last: who does not ask for so long learns at least how
-//! it is now. Lock: `inner` is a leaf.
+//! Beyond [`MOST`] events the newest replaces the last. So a program that does not ask for long
+//! still learns the present state. Lock: `inner` is a leaf.
 
 use std::collections::VecDeque;
 use std::sync::Condvar;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::lock::wait;
 
-/// How many are kept.
+/// Number of events that are kept.
 const MOST: usize = 1024;
 
 struct Inner<E> {
@@ -23,14 +23,14 @@ struct Inner<E> {
     closed: bool,
 }
 
-/// See the head of this file.
+/// A queue of events.
 pub struct Events<E> {
     inner: Mutex<Inner<E>>,
     changed: Condvar,
 }
 
 impl<E> Events<E> {
-    /// None yet.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -41,7 +41,7 @@ impl<E> Events<E> {
         }
     }
 
-    /// Something has happened.
+    /// Adds an event.
     pub fn push(&self, event: E) {
         let mut inner = lock(&self.inner);
         if inner.queue.len() >= MOST {
@@ -51,7 +51,7 @@ impl<E> Events<E> {
         self.changed.notify_one();
     }
 
-    /// The next event: TIMEOUT if none comes in time, CANCELLED once it is closed.
+    /// Waits for the next event. TIMEOUT: none came in time. CANCELLED: the queue was closed.
     pub fn next(&self, deadline: Deadline) -> Result<E> {
         let mut inner = lock(&self.inner);
         loop {
@@ -69,7 +69,7 @@ impl<E> Events<E> {
         }
     }
 
-    /// Nothing more is told; whoever waits is told that.
+    /// Closes the queue. All waiters return CANCELLED.
     pub fn close(&self) {
         lock(&self.inner).closed = true;
         self.changed.notify_all();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_in_order_and_end() {
+    fn events_arrive_in_order_until_closed() {
         let events = Events::new();
         events.push(1);
         events.push(2);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_kept() {
+    fn full_event_queue_keeps_the_newest_event() {
         let events = Events::new();
         for number in 0..2 * MOST {
             events.push(number);

@@ -2,9 +2,10 @@
 
 //! The functions of `sisci_api.h`, as C sees them.
 //!
-//! Each exists under three names: its own, and those that programs were linked with that were compiled
-//! with the maker's header, for several threads or for one; some have another spelling, too. Here pointers are checked and put back,
-//! flags are checked, and a panic ends as an error; nothing is done.
+//! Each function exists under three names. One is its own; programs compiled with the original
+//! header, for several threads or for one, are linked with the other two. Some have another
+//! spelling, too. This layer checks pointers and flags, stores results, and turns a panic into an
+//! error. The work is done elsewhere.
 
 pub(crate) mod constants;
 mod devices;
@@ -27,8 +28,8 @@ use crate::process;
 use crate::release;
 use crate::threads::NotCancelled;
 
-/// Defines functions for C, each under its three names; and under three more, if programs spell it in
-/// another way, too.
+/// Defines functions for C, each under its three names. A function that programs spell in another
+/// way gets three more.
 macro_rules! exported {
     ($(
         $(#[$attribute:meta])*
@@ -73,11 +74,11 @@ macro_rules! exported {
     (@name $inside:ident $prefix:literal $spelling:ident $name:ident
         ($($argument:ident: $type:ty),*) $(-> $result:ty)?
     ) => {
-        /// Another name.
+        /// Another name of the function.
         ///
         /// # Safety
         ///
-        /// That of the function.
+        /// The same as for the function.
         #[unsafe(export_name = concat!($prefix, stringify!($spelling)))]
         pub unsafe extern "C" fn $inside($($argument: $type),*) $(-> $result)? {
             // SAFETY: By the contract of this function.
@@ -87,19 +88,19 @@ macro_rules! exported {
 }
 use exported;
 
-/// Where the caller wants to know of the error.
+/// The address where the caller wants the error; may be null.
 pub type ErrorPlace = *mut u32;
 
-/// Runs the body of a function; its result, or `otherwise` if there is an error, which is put into its
-/// place.
+/// Runs the body of a function. Returns its result, or `otherwise` after an error. Stores the error
+/// at `place`.
 ///
 /// # Safety
 ///
-/// The place is null or can be written to.
+/// `place` is null or can be written to.
 unsafe fn call<T>(place: ErrorPlace, otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
     let _whole = NotCancelled::new();
     process::enter(release::forget);
-    // What a panic leaves behind locks is consistent, see `lock.rs`.
+    // State behind locks is consistent after a panic, see `lock.rs`.
     let run = || library::check_running().and_then(|()| body());
     let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Error::SYSTEM));
     // SAFETY: By the contract of this function.
@@ -107,7 +108,7 @@ unsafe fn call<T>(place: ErrorPlace, otherwise: T, body: impl FnOnce() -> Result
     ended.unwrap_or(otherwise)
 }
 
-/// As [`call`], for what can be asked without an error; and before the library is initialized.
+/// Runs a query, like [`call`]: it reports no error, and the library need not be initialized.
 fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
     let _whole = NotCancelled::new();
     process::enter(release::forget);
@@ -116,11 +117,11 @@ fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
         .unwrap_or(otherwise)
 }
 
-/// Puts a result into its place, if there is one.
+/// Stores a result, unless the pointer is null.
 ///
 /// # Safety
 ///
-/// The place is null or can be written to.
+/// `place` is null or can be written to.
 unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY: By the contract of this function.
@@ -128,7 +129,7 @@ unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// A place for a result that has to be there.
+/// Checks a pointer that must not be null.
 fn required<T>(place: *mut T) -> Result<*mut T> {
     match place.is_null() {
         true => Err(Error::ILLEGAL_PARAMETER),
@@ -136,18 +137,18 @@ fn required<T>(place: *mut T) -> Result<*mut T> {
     }
 }
 
-/// The function to be called, if there is to be one.
+/// Returns the callback, if the flags ask for one.
 ///
 /// # Safety
 ///
-/// The program promises what [`Callback::new`](crate::callback::Callback::new) wants.
+/// The program keeps the contract of [`Callback::new`](crate::callback::Callback::new).
 unsafe fn callback<F>(
     function: Option<F>,
     argument: *mut c_void,
     flags: u32,
 ) -> Result<Option<crate::callback::Callback<F>>> {
     match (function, flags & crate::flags::USE_CALLBACK) {
-        // Without the flag it is not one.
+        // Without the flag the function is ignored.
         (_, 0) => Ok(None),
         (None, _) => Err(Error::ILLEGAL_PARAMETER),
         // SAFETY: By the contract of this function.

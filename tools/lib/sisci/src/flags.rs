@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Flags of `sisci_api.h`; `headers.rs` compares.
+//! The flags of `sisci_api.h`; a test in `headers.rs` compares them.
 
 #![allow(missing_docs)] // The header has it.
 
@@ -11,7 +11,7 @@ macro_rules! flags {
     ($($name:ident = $value:literal;)*) => {
         $(pub const $name: u32 = $value;)*
 
-        /// All of them, with their names.
+        /// All flags, with their names.
         #[cfg(test)]
         pub const ALL: &[(&str, u32)] = &[$((stringify!($name), $value)),*];
     };
@@ -63,7 +63,7 @@ pub const DMA_HINTS: u32 = DMA_GLOBAL | DMA_ADAPTER | DMA_SYSDMA;
 /// Hints of maps: bridges have no I/O ports to give.
 pub const MAP_HINTS: u32 = IO_MAP_IOSPACE;
 
-/// ILLEGAL_FLAG unless all are among those that are allowed.
+/// Returns ILLEGAL_FLAG unless all flags are allowed.
 pub fn check(flags: u32, allowed: u32) -> Result<()> {
     match flags & !allowed {
         0 => Ok(()),

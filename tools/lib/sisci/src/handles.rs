@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Handles: what programs hold instead of pointers.
+//! Handles, which programs hold instead of pointers.
 //!
-//! A handle is the kind of a resource, a generation, and the place in the table of that kind. A
-//! handle that was made up, of something released, or of another kind is found out by a look at the
-//! table; nothing is ever dereferenced.
+//! A handle contains the kind of a resource, a generation, and the index in the table of that kind.
+//! The table detects a handle that was made up, that belongs to a released resource, or that is of
+//! another kind. No handle is ever dereferenced.
 //!
-//! Lock: `slots` is a leaf. What is taken out is dropped by who has taken it out.
+//! Lock: `slots` is a leaf. A resource that is taken out is dropped by the caller.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::lock::Locked as _;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
 
-/// As programs hold it.
+/// A handle, as programs hold it.
 pub type Handle = *mut c_void;
 
-/// How many resources of a kind there can be.
+/// Largest number of resources of a kind.
 const MOST: usize = 1 << 20;
 
 const INDEX_BITS: u32 = 24;
@@ -32,16 +32,16 @@ const GENERATION_BITS: u32 = 32;
 /// The parts of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Which kind of resource.
+    /// The kind of resource.
     pub kind: u8,
-    /// How many of that kind there were before, in parents of this process, too.
+    /// Number of resources of the kind that were made before, also in parents of this process.
     pub generation: u32,
-    /// The place.
+    /// The index in the table.
     pub index: usize,
 }
 
 impl Parts {
-    /// The handle of these parts; never null.
+    /// Returns the handle of these parts, which is never null.
     pub fn handle(self) -> Handle {
         let place = self.index.wrapping_add(1) & ((1 << INDEX_BITS) - 1);
         let generation = (self.generation as usize) << INDEX_BITS;
@@ -49,7 +49,7 @@ impl Parts {
         (kind | generation | place) as Handle
     }
 
-    /// The parts of a handle, which may be anything.
+    /// Returns the parts of a handle, which may be any number.
     pub fn of(handle: Handle) -> Option<Self> {
         let number = handle as usize;
         let place = number & ((1 << INDEX_BITS) - 1);
@@ -69,13 +69,13 @@ struct Slot<T> {
 /// All resources of a kind.
 pub struct Table<T> {
     kind: u8,
-    /// The generation of the newest.
+    /// The generation of the newest resource.
     newest: AtomicU32,
     slots: PerProcess<RwLock<Vec<Slot<T>>>>,
 }
 
 impl<T> Table<T> {
-    /// An empty table; kinds have different numbers, from 1 on.
+    /// Creates an empty table. Kinds have different numbers, from 1 on.
     pub const fn new(kind: u8) -> Self {
         Self {
             kind,
@@ -84,7 +84,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Puts a resource in; `make` gets the handle that it will have.
+    /// Inserts a resource. `make` gets the handle that the resource will have.
     pub fn insert_with(&self, make: impl FnOnce(Handle) -> Arc<T>) -> Result<Handle> {
         let mut slots = self.slots.locked_to_write();
         let free = slots.iter().position(|slot| slot.object.is_none());
@@ -111,7 +111,7 @@ impl<T> Table<T> {
         Ok(handle)
     }
 
-    /// Puts a resource in.
+    /// Inserts a resource.
     pub fn insert(&self, object: Arc<T>) -> Result<Handle> {
         self.insert_with(|_| object)
     }
@@ -121,7 +121,7 @@ impl<T> Table<T> {
         parts.ok_or(Error::ILLEGAL_PARAMETER)
     }
 
-    /// The resource of a handle.
+    /// Returns the resource of a handle.
     pub fn get(&self, handle: Handle) -> Result<Arc<T>> {
         let parts = self.place(handle)?;
         let slots = self.slots.locked_to_read();
@@ -132,7 +132,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes a resource out: the handle is stale from now on.
+    /// Takes a resource out. Its handle is stale from now on.
     pub fn remove(&self, handle: Handle) -> Result<Arc<T>> {
         let parts = self.place(handle)?;
         let mut slots = self.slots.locked_to_write();
@@ -143,7 +143,7 @@ impl<T> Table<T> {
         slot.object.take().ok_or(Error::ILLEGAL_PARAMETER)
     }
 
-    /// All that is there.
+    /// Returns all resources.
     pub fn all(&self) -> Vec<Arc<T>> {
         let slots = self.slots.locked_to_read();
         slots
@@ -152,12 +152,12 @@ impl<T> Table<T> {
             .collect()
     }
 
-    /// Forgets all that the parent had; its handles are stale.
+    /// Forgets all resources of the parent process, whose handles become stale.
     pub fn forget(&self, process: &NewProcess) {
         self.slots.renew(RwLock::new(Vec::new()), process);
     }
 
-    /// Takes all out.
+    /// Takes all resources out.
     pub fn take_all(&self) -> Vec<Arc<T>> {
         let mut slots = self.slots.locked_to_write();
         slots
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_handle_is_known() {
+    fn stale_handle_is_refused() {
         let table = Table::new(3);
         let first = table.insert(Arc::new(1)).expect("room");
         assert_eq!(table.get(first).map(|value| *value), Ok(1));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_of_another_kind_is_refused() {
+    fn handle_of_another_kind_is_refused() {
         let (these, others) = (Table::new(1), Table::new(2));
         let handle = these.insert(Arc::new(())).expect("room");
         others.insert(Arc::new(())).expect("room");

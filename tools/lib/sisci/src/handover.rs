@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Handing a descriptor of memory over to another process of this node.
+//! Handover of a memory descriptor to another process of this node.
 //!
-//! A socket passes it (`SCM_RIGHTS`), whose name is in no folder: it is a random number, which the taker is told over
-//! SCIF. Either side asks the kernel for the other's user, and has to do with its own only. So nobody can be made to open
-//! anything, and it does not matter which files and processes the two see. They have to be in the same network namespace.
+//! A socket passes the descriptor (`SCM_RIGHTS`). Its name is in no folder: it is a random number,
+//! which the taker is told over SCIF. Each side asks the kernel for the user of the other side, and
+//! only accepts its own user. So no process can be made to open a file, and the two need not see
+//! the same files and processes. They must be in the same network namespace.
 
 use std::io::IoSlice;
 use std::io::IoSliceMut;
@@ -43,13 +44,13 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::random;
 
-/// So many takers are served before others have their turn.
+/// Number of takers that are served before other descriptors have their turn.
 const MOST_AT_ONCE: usize = 32;
 
-/// How long a taker leaves a giver alone that has too many of them.
+/// Time before a taker tries again to reach a giver whose queue is full.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// Hands a descriptor to whoever asks for it and may have it, until it is closed.
+/// A descriptor that is handed to each taker that may have it, until the giver is closed.
 pub struct Giver {
     socket: Descriptor,
     name: u64,
@@ -68,18 +69,18 @@ fn socket() -> endpoint::Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// The user id that the kernel shows for each user without one in this user namespace, and that of `nobody`. Two
-/// processes that have it may belong to two users.
+/// The user id that the kernel shows for each user that has none in this user namespace; also the
+/// id of `nobody`. Two processes that have it may belong to two users.
 const NO_NUMBER: u32 = 65534;
 
-/// Whether the other end is a process of the user that this process acts for. Not by `rustix`, which has no number for a
-/// process of another namespace.
+/// Returns whether the other end is a process of the user that this process acts for. Does not use
+/// `rustix`, which has no number for a process of another namespace.
 fn is_of_same_user(socket: BorrowedFd<'_>) -> bool {
-    // SAFETY: It is plain data.
+    // SAFETY: The structure is plain data.
     let mut peer: libc::ucred = unsafe { core::mem::zeroed() };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: There is room for so many bytes.
+    // SAFETY: `peer` has room for `len` bytes.
     let got = unsafe {
         let place = (&raw mut peer).cast();
         libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut len)
@@ -88,7 +89,7 @@ fn is_of_same_user(socket: BorrowedFd<'_>) -> bool {
 }
 
 impl Giver {
-    /// Gives a copy of this descriptor.
+    /// Starts to hand out copies of this descriptor.
     pub fn open(attendant: &Arc<Attendant>, file: BorrowedFd<'_>) -> Result<Arc<Self>> {
         let file = rustix::io::fcntl_dupfd_cloexec(file, 0)?;
         let (socket, name) = (socket()?, random::number()?);
@@ -107,12 +108,12 @@ impl Giver {
         Ok(this)
     }
 
-    /// What a taker has to know.
+    /// Returns the name that a taker must know.
     pub fn name(&self) -> u64 {
         self.name
     }
 
-    /// Gives to nobody any more.
+    /// Stops handing out copies.
     pub fn close(&self) {
         if let Some(watch) = lock(&self.watch).take() {
             self.attendant.forget(&self.socket, watch);
@@ -139,14 +140,14 @@ impl Attended for Giver {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match net::accept_with(&self.socket, flags) {
                 Ok(taker) => {
-                    // One that gets nothing sees the end.
+                    // A taker that gets nothing sees the connection end.
                     let _ = self.give(taker.as_fd());
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     return self.attendant.rest(&self.socket, watch);
                 }
-                // An error concerns one taker, which is gone.
+                // The error concerns one taker, which is gone.
                 Err(_) => (),
             }
         }
@@ -154,7 +155,8 @@ impl Attended for Giver {
     }
 }
 
-/// Takes what the giver of that name gives: ACCESS if it gives nothing to this process, or is another user's.
+/// Takes the descriptor from the giver of that name. ACCESS: the giver hands this process none, or
+/// is of another user.
 pub fn take(name: u64, deadline: Deadline) -> Result<OwnedFd> {
     let socket = socket()?;
     let address = address(name)?;
@@ -204,7 +206,7 @@ mod tests {
 
     const SIZE: usize = 1 << 16;
 
-    /// What a taker gets of the file that is given.
+    /// Returns the memory that a taker gets for the given file.
     fn taken(file: BorrowedFd<'_>) -> Result<Memory> {
         let attendant = Attendant::start()?;
         let giver = Giver::open(&attendant, file)?;
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_this_library_is_taken() -> Result<()> {
+    fn sealed_memory_of_the_library_is_accepted() -> Result<()> {
         let file = shared_memory(SIZE as u64)?;
         assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
         rustix::io::pwrite(&file, b"hello", 100)?;
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_memory_is_refused() -> Result<()> {
+    fn unsealed_or_unfit_memory_is_refused() -> Result<()> {
         let size = SIZE as u64;
         let refused = |file: OwnedFd| matches!(taken(file.as_fd()), Err(Error::ACCESS));
         assert!(refused(memfd(size, SealFlags::GROW)?));
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_under_another_name() {
+    fn memory_offered_under_a_wrong_name_is_refused() {
         assert!(matches!(take(1, Deadline::after(1000)), Err(Error::ACCESS)));
     }
 }

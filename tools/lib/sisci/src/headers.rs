@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Tests: what is transcribed here against the headers, which a C program reads.
+//! Tests that compare transcribed constants with the headers, which a C program reads.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -14,7 +14,7 @@ use crate::flags;
 use crate::queries;
 use crate::write_protection;
 
-/// An expression of C, and what it has to be.
+/// An expression of C, and its expected value.
 type Fact = (String, u64);
 
 fn numbers() -> Vec<Fact> {
@@ -71,7 +71,7 @@ fn layouts() -> Vec<Fact> {
 }
 
 #[test]
-fn what_is_transcribed_is_what_the_headers_say() {
+fn constants_and_layouts_match_the_c_headers() {
     let facts: Vec<Fact> = numbers().into_iter().chain(layouts()).collect();
     let mut source = String::from(
         "#include <sys/ioctl.h>\n#include <sisci_api.h>\n#include <linux/userfaultfd.h>\n",

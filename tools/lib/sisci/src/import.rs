@@ -2,8 +2,8 @@
 
 //! A connection to a segment of another process.
 //!
-//! It is made again when the link was away and the node comes back in the same life, see
-//! `life.rs`; maps then show the segment again where they did before.
+//! If the link was down and the node comes back in the same life, see `life.rs`, the connection is
+//! made again. Maps then show the segment again at the same addresses.
 //!
 //! Locks: `maps`, then `link`.
 
@@ -34,13 +34,13 @@ use crate::remote_map::RemoteMap;
 use crate::threads;
 use crate::transfers::Transfers;
 
-/// Something has happened to a remote segment: what, and an error or [`OK`].
+/// An event of a remote segment: the reason, and an error or [`OK`].
 pub type Event = (Reason, u32);
 
-/// How long connecting anew may take, each time.
+/// Timeout of each attempt to connect again.
 const AGAIN: u32 = 2000;
 
-/// See the head of this file.
+/// A connection to a remote segment.
 pub struct Import {
     node: u16,
     class: u32,
@@ -51,7 +51,7 @@ pub struct Import {
     maps: Mutex<Maps>,
 }
 
-/// The maps and copies that an import has, which it renews when it has connected again.
+/// The maps and copies of an import. The import renews them when it has connected again.
 #[derive(Default)]
 struct Maps {
     maps: Vec<Weak<RemoteMap>>,
@@ -67,14 +67,14 @@ struct Link {
 
 enum Stand {
     Up(Arc<Transfers>),
-    /// Its node is away.
+    /// The node is away.
     Away,
-    /// For good; or this side has released it.
+    /// The connection is lost for good, or this side has released it.
     Over,
 }
 
 impl Import {
-    /// Connects.
+    /// Connects to a segment.
     pub fn connect(
         node: u16,
         class: u32,
@@ -113,33 +113,33 @@ impl Import {
             link.watch = Some(watch);
             watch
         };
-        // Something may have come behind the welcome.
+        // Frames may have come behind the welcome.
         self.clone().ready(watch);
         Ok(())
     }
 
-    /// Bytes of the segment.
+    /// Returns the size of the segment in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The node that has it.
+    /// Returns the node that has the segment.
     pub fn node(&self) -> u16 {
         self.node
     }
 
-    /// The number of the stretch in which it is connected, if it is.
+    /// Returns the epoch in which the import is connected, if it is.
     pub fn epoch(&self) -> Option<u64> {
         let link = lock(&self.link);
         matches!(link.stand, Stand::Up(_)).then(|| link.life.epoch())
     }
 
-    /// Whether it never will be again.
+    /// Returns whether the import is over and will never be connected again.
     pub fn is_over(&self) -> bool {
         matches!(lock(&self.link).stand, Stand::Over)
     }
 
-    /// Transfers on the connection that there is now.
+    /// Returns the transfers on the present connection.
     pub fn transfers(&self) -> Result<Arc<Transfers>> {
         match &lock(&self.link).stand {
             Stand::Up(transfers) => Ok(transfers.clone()),
@@ -147,7 +147,7 @@ impl Import {
         }
     }
 
-    /// The connection.
+    /// Returns the present connection.
     pub fn channel(&self) -> Result<Arc<Channel>> {
         Ok(self.transfers()?.channel.clone())
     }
@@ -170,7 +170,7 @@ impl Import {
         Ok(map)
     }
 
-    /// Copies to the segment from there on, which need not be mapped.
+    /// Prepares copies to the segment from `offset` on, for a segment that can't be mapped.
     pub fn copies(&self, offset: u64) -> Result<Arc<RemoteCopies>> {
         let mut maps = lock(&self.maps);
         let copies = RemoteCopies::new(&self.channel()?.endpoint, offset)?;
@@ -181,7 +181,7 @@ impl Import {
 
     // ----- the end ------------------------------------------------------------------------------
 
-    /// Lets go of the connection; how it stood before, unless it was over already.
+    /// Drops the connection. Returns the state before, unless the import was over already.
     fn disconnect(&self, stand: Stand) -> Option<Stand> {
         let mut link = lock(&self.link);
         if matches!(link.stand, Stand::Over) {
@@ -199,7 +199,7 @@ impl Import {
         Some(before)
     }
 
-    /// This side needs it no more.
+    /// Releases the import, which this side needs no more.
     pub fn release(&self) {
         if let Some(Stand::Up(transfers)) = self.disconnect(Stand::Over) {
             transfers.channel.say_bye();
@@ -210,7 +210,7 @@ impl Import {
         if self.disconnect(Stand::Over).is_none() {
             return;
         }
-        // What was stored since it was gone has got nowhere, though the node is there.
+        // Stores made since the node went were lost, even if the node is back.
         for map in lock(&self.maps).maps.iter().filter_map(Weak::upgrade) {
             map.lost();
         }
@@ -228,7 +228,7 @@ impl Import {
         }
         self.events.push((Reason::NotOperational, OK));
         let this = self.clone();
-        // Without a thread nobody would wait for it.
+        // Without the thread the node's return would not be waited for.
         if threads::spawn("sisci-recovery", move || this.await_return(life)).is_err() {
             self.lost();
         }
@@ -305,7 +305,7 @@ impl Attended for Import {
         let mut is_over = false;
         let received = channel.receive(|frame| match frame {
             Frame::Notice(Notice::Unavailable) => self.events.push((Reason::Disconnect, OK)),
-            // It is taken away. An exporter that says anything else is hung up on.
+            // The segment is taken away. Any other frame ends the connection, too.
             _ => is_over = true,
         });
         if is_over {

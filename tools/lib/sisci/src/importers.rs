@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Those who are connected to a local segment, and whether more may connect.
+//! The importers that are connected to a local segment, and whether more may connect.
 //!
-//! Each has a connection of SCIF of which the segment's memory is a window. When the link goes, its
-//! place is kept for the grace period: who comes back with the token has been there all the time,
-//! for the program.
+//! Each importer has a SCIF connection of which the segment's memory is a window. When the link
+//! goes, the importer's place is kept for the grace period. If the importer comes back with its
+//! token in that time, the program sees it as connected all along.
 //!
-//! Locks: the connection of one of them, then `list`; nothing waits for a peer under them.
+//! Locks: `connection` of an importer, then `list`; no thread waits for a peer under them.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -33,25 +33,25 @@ use crate::reason::Reason;
 use crate::segment_memory::SegmentMemory;
 use crate::threads;
 
-/// Something has happened to a local segment: what, and from which node (SISCI's id).
+/// An event of a local segment: the reason, and the node (SISCI's id) that caused it.
 pub type Event = (Reason, u32);
 
-/// See the head of this file.
+/// All importers of a local segment.
 pub struct Importers {
     memory: Arc<SegmentMemory>,
-    /// What they have done, for the program.
+    /// The events of importers, for the program.
     pub events: Events<Event>,
     list: Mutex<List>,
 }
 
 #[derive(Default)]
 struct List {
-    /// More may connect.
+    /// Whether more importers may connect.
     is_open: bool,
     importers: Vec<Arc<Importer>>,
 }
 
-/// One of them.
+/// A peer that is connected to the segment, or may come back.
 struct Importer {
     importers: Arc<Importers>,
     token: u64,
@@ -60,14 +60,15 @@ struct Importer {
 }
 
 struct Connection {
-    /// None while its node is away.
+    /// None while the importer's node is away.
     channel: Option<Arc<Channel>>,
     life: Life,
     watch: Option<WatchId>,
 }
 
-/// The present life of the node that an importer is on. The first importer of a node takes a descriptor for a
-/// moment; connections that have not said what they want make room for it.
+/// Returns the present life of the node that an importer is on. The first importer of a node takes
+/// a descriptor for a moment. If there is none, connections that have not said hello are closed to
+/// make room.
 fn life_of(node: u16) -> Result<Life> {
     loop {
         match Life::of(node) {
@@ -78,7 +79,7 @@ fn life_of(node: u16) -> Result<Life> {
 }
 
 impl Importers {
-    /// None, and nobody may connect.
+    /// Creates an empty list, to which no importer may connect.
     pub fn new(memory: Arc<SegmentMemory>) -> Arc<Self> {
         Arc::new(Self {
             memory,
@@ -87,17 +88,17 @@ impl Importers {
         })
     }
 
-    /// Lets others connect from now on; says whether they could not before.
+    /// Lets importers connect from now on. Returns whether they could not before.
     pub fn open(&self) -> bool {
         !core::mem::replace(&mut lock(&self.list).is_open, true)
     }
 
-    /// Refuses those who connect from now on; says whether they could before.
+    /// Refuses importers that connect from now on. Returns whether they could connect before.
     pub fn close(&self) -> bool {
         core::mem::replace(&mut lock(&self.list).is_open, false)
     }
 
-    /// Somebody has connected.
+    /// Handles a new connection: welcomes or refuses the importer.
     pub fn add(self: &Arc<Self>, channel: Channel) {
         let channel = Arc::new(channel);
         if let Err(error) = self.try_add(&channel) {
@@ -121,7 +122,8 @@ impl Importers {
                 watch: None,
             }),
         });
-        // Who tells all importers something from here on waits for the welcome, and reaches this one, too.
+        // A thread that sends a notice to all importers from here on waits for the welcome, and so
+        // reaches this importer, too.
         let connection = lock(&importer.connection);
         self.insert(&importer)?;
         let welcome = self.welcome(&channel.endpoint, token);
@@ -134,13 +136,13 @@ impl Importers {
         drop(connection);
         match welcomed {
             Ok(()) => importer.watch(channel.clone(), life),
-            // Programs count.
+            // Programs count connections, so each one also gets its end.
             Err(_) => importer.over(Reason::Disconnect),
         }
         welcomed
     }
 
-    /// Makes the memory a window of the connection, from offset 0 on, and returns what says so.
+    /// Makes the memory a window of the connection, from offset 0 on, and returns the welcome.
     fn welcome(&self, endpoint: &Endpoint, token: u64) -> Result<Frame> {
         self.memory.register(endpoint, Some(0))?;
         Ok(Frame::Welcome(Welcome {
@@ -150,11 +152,11 @@ impl Importers {
         }))
     }
 
-    /// Somebody has come back after the link was away.
+    /// Handles the connection of an importer that has come back after the link was down.
     pub fn resume(&self, channel: Channel, token: u64) {
         match self.find_again(&channel, token) {
             Ok((importer, life)) => {
-                // If the end of the old connection was not seen yet, it is now.
+                // Suspends the importer now if the end of the old connection was not seen yet.
                 importer.suspend();
                 let returned = (Reason::Operational, nodes::sisci_id(importer.node));
                 self.events.push(returned);
@@ -166,7 +168,7 @@ impl Importers {
         }
     }
 
-    /// Welcomes one that has come back in the same life of its node.
+    /// Welcomes an importer that has come back in the same life of its node.
     fn find_again(&self, channel: &Channel, token: u64) -> Result<(Arc<Importer>, Life)> {
         let found = lock(&self.list)
             .importers
@@ -182,19 +184,20 @@ impl Importers {
         Ok((importer, life))
     }
 
-    /// Says something to all.
+    /// Sends a notice to all importers.
     pub fn tell_all(&self, notice: Notice) {
         let importers = lock(&self.list).importers.clone();
         for importer in importers {
             let channel = lock(&importer.connection).channel.clone();
             if let Some(channel) = channel {
-                // Who does not read what it is told has no room for more at some time, and does not hear this.
+                // If an importer does not read, its connection has no more room at some time, and
+                // it misses the notice.
                 let _ = channel.send(&Frame::Notice(notice));
             }
         }
     }
 
-    /// Takes the memory away from all.
+    /// Takes the memory away from all importers.
     pub fn disconnect_all(&self) {
         self.tell_all(Notice::Removed);
         let importers = core::mem::take(&mut lock(&self.list).importers);
@@ -209,7 +212,7 @@ impl Importers {
         importers.any(|other| Arc::ptr_eq(other, importer))
     }
 
-    /// Adds one, unless the program has refused more meanwhile.
+    /// Adds an importer, unless the program has closed the list meanwhile.
     fn insert(&self, importer: &Arc<Importer>) -> Result<()> {
         let mut list = lock(&self.list);
         if !list.is_open {
@@ -219,7 +222,7 @@ impl Importers {
         Ok(())
     }
 
-    /// Removes one; says whether it was there.
+    /// Removes an importer. Returns whether it was in the list.
     fn remove(&self, importer: &Arc<Importer>) -> bool {
         let mut list = lock(&self.list);
         let mut importers = list.importers.iter();
@@ -237,7 +240,8 @@ impl Importer {
         };
         let mut connection = lock(&self.connection);
         if !self.importers.has(self) {
-            // The program has taken the memory away meanwhile. The connection ends with `channel`.
+            // The program has taken the memory away meanwhile. Dropping `channel` closes the
+            // connection.
             connection.channel = None;
             return;
         }
@@ -251,13 +255,14 @@ impl Importer {
         matches!(before.returned(), Return::Same(life) if life == *now)
     }
 
-    /// Whether it has not come back since the end of that stretch: if it has, and has gone again, another waits.
+    /// Returns whether the importer has not come back since `life` ended. If it has come back and
+    /// gone again, another thread waits for it.
     fn is_away_since(&self, life: &Life) -> bool {
         let connection = lock(&self.connection);
         connection.channel.is_none() && connection.life == *life
     }
 
-    /// Lets go of the connection; says whether there was one.
+    /// Drops the connection. Returns whether there was one.
     fn disconnect(&self) -> bool {
         let mut connection = lock(&self.connection);
         let (channel, watch) = (connection.channel.take(), connection.watch.take());
@@ -269,7 +274,7 @@ impl Importer {
         true
     }
 
-    /// The link is away, if that is not known yet.
+    /// Marks the importer's link as away, if that is not known yet.
     fn suspend(&self) {
         if self.disconnect() {
             let event = (Reason::NotOperational, nodes::sisci_id(self.node));
@@ -277,7 +282,8 @@ impl Importer {
         }
     }
 
-    /// The connection has ended, as was said, or because something has gone.
+    /// Handles the end of the connection. `as_said` means that the peer announced it; if not, the
+    /// peer or the link has gone.
     fn ended(self: &Arc<Self>, as_said: bool) {
         let life = lock(&self.connection).life;
         if as_said || life.goes_on() {
@@ -287,7 +293,7 @@ impl Importer {
         }
         self.suspend();
         let this = self.clone();
-        // Without a thread nobody would wait for it.
+        // Without the thread the importer's return would not be waited for.
         if threads::spawn("sisci-grace", move || this.await_return(life)).is_err() {
             self.over(Reason::Lost);
         }
@@ -307,7 +313,7 @@ impl Importer {
     }
 
     fn over(self: &Arc<Self>, reason: Reason) {
-        // Once, and not for those whom the program has disconnected itself.
+        // Only one caller removes the importer, and none if the program has disconnected it itself.
         if self.importers.remove(self) {
             let event = (reason, nodes::sisci_id(self.node));
             self.importers.events.push(event);
@@ -325,7 +331,7 @@ impl Attended for Importer {
             connection.channel.clone()
         };
         let Some(channel) = channel else { return };
-        // An importer has nothing to say but its end; one that says more is hung up on.
+        // An importer announces its end and nothing else; one that sends more is disconnected.
         let mut is_strange = false;
         let received = channel.receive(|_| is_strange = true);
         if received.is_err() || is_strange || channel.said_bye() {

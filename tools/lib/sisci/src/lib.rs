@@ -2,15 +2,18 @@
 
 //! SISCI, the API of Dolphin's PCIe networks, over `/dev/scif`.
 //!
-//! `Documentation/sisci.rst` says what stands behind each notion. From top to bottom, and imports point
-//! down:
+//! `Documentation/sisci.rst` explains what each notion of SISCI stands for here. The modules from
+//! top to bottom; a module imports only modules below it:
 //!
-//! - `exports`: the functions, as C sees them; `release`: all that a program leaves behind;
-//! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
-//!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
-//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `remote_copies`, `broadcast_map`, `store_log`,
-//!   `members`, `receiver`, `segment_memory`, `memory`;
-//! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
+//! - `exports`: the functions, as C sees them; `release`: releases everything that a program leaves
+//!   behind;
+//! - the resources behind handles: `queries`, `sequences`, `copies`, `maps`, `dma`,
+//!   `remote_segment`, `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
+//! - the parts of these resources: `import`, `importers`, `transfers`, `outcomes`, `remote_map`,
+//!   `remote_copies`, `broadcast_map`, `store_log`, `members`, `receiver`, `segment_memory`,
+//!   `memory`;
+//! - how processes find each other and communicate: `listener`, `channel`, `protocol`, `attendant`,
+//!   `handover`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`, `changes`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `write_protection`, `barrier`.
 

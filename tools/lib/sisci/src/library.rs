@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The library as a whole: whether it is in use, and the thread that belongs to it.
+//! The library as a whole: whether it is in use, and its attendant thread.
 //!
-//! A process that was forked has none of the threads, so the library is not initialised in it, see `process`; the
-//! descriptors of its resources are closed at the fork, or the names would stay taken.
+//! A forked process has none of the threads, so the library is not initialized in it, see
+//! `process`. The descriptors of its resources are closed at the fork, so that their names do not
+//! stay taken.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -23,7 +24,7 @@ use crate::process::NewProcess;
 use crate::process::PerProcess;
 
 struct State {
-    /// How often it was initialised.
+    /// Number of calls of `SCIInitialize()` without `SCITerminate()`.
     count: usize,
     attendant: Option<Arc<Attendant>>,
 }
@@ -39,10 +40,11 @@ impl State {
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::new(State::new()));
 
-/// For calls that need not know more.
+/// Whether the library is initialized, for calls that need to know no more.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Forks are watched. Not a `Once`: a child of a thread beside the one that begins would wait for that.
+/// Whether forks are watched. This is no `Once`: a child that another thread forks during the call
+/// would wait for ever.
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
@@ -57,19 +59,19 @@ extern "C" fn after_fork_in_child() {
     descriptors::after_fork_in_child();
 }
 
-/// Forgets the parent's.
+/// Forgets the state of the parent process.
 pub fn forget(process: &NewProcess) {
     RUNNING.store(false, Relaxed);
     descriptors::forget();
     STATE.renew(Mutex::new(State::new()), process);
 }
 
-/// `SCIInitialize()`
+/// Implements `SCIInitialize()`.
 pub fn initialize() -> Result<()> {
     process::begin()?;
     if !WATCHING.swap(true, Relaxed) {
         let (parent, child) = (after_fork_in_parent, after_fork_in_child);
-        // SAFETY: The functions do nothing that is not allowed around a fork.
+        // SAFETY: The functions do nothing that is forbidden around a fork.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(parent), Some(child)) };
     }
     let mut state = lock(&STATE);
@@ -85,7 +87,7 @@ pub fn initialize() -> Result<()> {
     Ok(())
 }
 
-/// `SCITerminate()`; `release` releases all resources, when it is the last.
+/// Terminates the library: `SCITerminate()`. The last call has `release` release all resources.
 pub fn terminate(release: impl FnOnce()) {
     let attendant = {
         let mut state = lock(&STATE);
@@ -101,7 +103,7 @@ pub fn terminate(release: impl FnOnce()) {
     attendant.stop();
 }
 
-/// NOT_INITIALIZED before `SCIInitialize()`, also in a child.
+/// Returns NOT_INITIALIZED before `SCIInitialize()`, also in a child.
 pub fn check_running() -> Result<()> {
     match RUNNING.load(Relaxed) && process::is_own() {
         true => Ok(()),
@@ -109,7 +111,7 @@ pub fn check_running() -> Result<()> {
     }
 }
 
-/// Who looks after what comes unasked.
+/// Returns the attendant, the thread that handles unrequested events.
 pub fn attendant() -> Result<Arc<Attendant>> {
     let state = lock(&STATE);
     state.attendant.clone().ok_or(Error::NOT_INITIALIZED)

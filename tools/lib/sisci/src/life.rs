@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Whether a connection ended because its other end did, or because the way to it is away for a
-//! while; and the end of that while.
+//! The lives of nodes. A node's life tells why a connection ended: because the other process ended
+//! it, or because the link is down for a while. The life also tells when the link is up again.
 //!
-//! A link that flaps ends connections of SCIF. If the node then comes back in the same life, that
-//! is with the same boot id, what was connected is connected again; if it does not within the grace
-//! period, or in another life, it is lost.
+//! A link that flaps ends SCIF connections. If the node comes back in the same life, that is with
+//! the same boot id, its connections are made again. If the node comes back in another life, or not
+//! within the grace period, they are lost.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::nodes;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
 
-/// How often a node that is away is looked for, which costs a load.
+/// Interval at which a node that is away is polled, which costs a load.
 pub const LOOK: Duration = Duration::from_millis(5);
 
-/// A node's life, and the stretch of it in which it has been within reach all the time.
+/// A node's life: the time from one load of its module to the next, named by the boot id. The epoch
+/// names a part of that life in which the node has been within reach all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     node: u16,
@@ -28,19 +29,19 @@ pub struct Life {
     boot_id: [u64; 2],
 }
 
-/// How a node is that was away.
+/// The state of a node that was away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// It still is.
+    /// The node is still away.
     Away,
-    /// It is back, in the same life.
+    /// The node is back, in the same life.
     Same(Life),
-    /// It is another life.
+    /// The node is back in another life.
     Other,
 }
 
 impl Life {
-    /// That of a node now.
+    /// Returns the present life of a node.
     pub fn of(node: u16) -> Result<Self> {
         let (epoch, boot_id) = nodes::status(node)?
             .life()
@@ -52,23 +53,23 @@ impl Life {
         })
     }
 
-    /// As [`Self::of`], with an error that says what is wrong with a node that is not within reach.
+    /// Returns the present life of a node, or an error that says why the node is out of reach.
     pub fn within_reach(node: u16) -> Result<Self> {
         nodes::check_reachable(node)?;
         Self::of(node)
     }
 
-    /// The stretch's number.
+    /// Returns the epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether the node has been within reach all the time.
+    /// Returns whether the node has been within reach all the time.
     pub fn goes_on(&self) -> bool {
         nodes::status(self.node).is_ok_and(|status| status.epoch() == self.epoch)
     }
 
-    /// Whether it is back.
+    /// Returns whether the node is back.
     pub fn returned(&self) -> Return {
         match Self::of(self.node) {
             Err(_) => Return::Away,
@@ -78,8 +79,9 @@ impl Life {
     }
 }
 
-/// Connects to a node, in a stretch in which it was within reach from before the connection was made: else the
-/// connection would be taken for one of a stretch that had ended.
+/// Connects to a node within one epoch: the node must have been within reach since before the
+/// connection was made. Without that check the connection could be taken for one of an epoch that
+/// had ended.
 pub fn connect_within<C, W>(
     node: u16,
     deadline: Deadline,
@@ -100,12 +102,12 @@ pub fn connect_within<C, W>(
 
 static SECONDS: PerProcess<OnceLock<u64>> = PerProcess::new(OnceLock::new());
 
-/// Forgets what the parent may just have been finding out.
+/// Forgets the value, which the parent may just have been reading.
 pub fn forget(process: &NewProcess) {
     SECONDS.renew(OnceLock::new(), process);
 }
 
-/// The end of the grace period that begins now.
+/// Returns the end of a grace period that begins now.
 pub fn end_of_grace() -> Deadline {
     let seconds = SECONDS.get_or_init(|| {
         let said = std::env::var("SISCI_GRACE_SECONDS").ok();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! A name of this node, under which others connect to a resource.
+//! A name of this node, under which peers connect to a resource.
 //!
-//! A connection is the resource's once it has said what it wants; until then it is looked after here,
-//! [`MOST_GREETING`] of all names at a time. The one that has been silent the longest makes room for the next, and for what there are
-//! too few descriptors for. Without one to be closed, no connection is accepted for a moment: it waits in the kernel.
-//! The name is free when this is closed.
+//! A connection is handed to the resource once the peer has sent its hello. Until then it is a
+//! greeting, at most [`MOST_GREETING`] for all names. The greeting that has been silent the longest
+//! is closed to make room for the next one, or for anything that lacks a descriptor. If there is no
+//! greeting to close, no connection is accepted for a moment: it waits in the kernel. The name is
+//! free when the listener is closed.
 //!
 //! Locks: `accepting`, then a greeting's `speaker`; `GREETING`: a leaf.
 
@@ -29,30 +30,31 @@ use crate::process::PerProcess;
 use crate::protocol::Frame;
 use crate::protocol::Hello;
 
-/// How many connections may keep their wishes to themselves.
+/// Number of connections that may be open without a hello.
 const MOST_GREETING: usize = 64;
 
-/// So many are accepted before others have their turn.
+/// Number of connections that are accepted before other descriptors have their turn.
 const MOST_AT_ONCE: usize = 32;
 
-/// All of them, of all names. The oldest is the first; some may have ended.
+/// The greetings of all names. The oldest is the first; some may have ended.
 static GREETING: PerProcess<Mutex<VecDeque<Weak<Greeting>>>> =
     PerProcess::new(Mutex::new(VecDeque::new()));
 
-/// Forgets those of the parent.
+/// Forgets the greetings of the parent process.
 pub fn forget(process: &NewProcess) {
     GREETING.renew(Mutex::new(VecDeque::new()), process);
 }
 
-/// What others connect to.
+/// A resource that peers connect to.
 pub trait Connected: Send + Sync {
-    /// Somebody has connected and said what they want. Called by the attendant, so it does not wait.
+    /// Takes over a connection whose peer has sent its hello. The attendant calls this, so it must
+    /// not wait.
     fn connected(self: Arc<Self>, channel: Channel, hello: Hello);
 }
 
-/// See the head of this file.
+/// A name on this node, at which a listening endpoint takes connections.
 pub struct Listener {
-    /// Until it is closed.
+    /// None once closed.
     endpoint: Mutex<Option<Arc<Endpoint>>>,
     number: u32,
     attendant: Arc<Attendant>,
@@ -63,7 +65,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a name, or any that is free; `used` if another has it. Nobody is accepted before it is opened.
+    /// Takes the name, or any free one; fails with `used` if the name is taken. No connection is
+    /// accepted before [`Self::open`].
     pub fn new(
         attendant: &Arc<Attendant>,
         class: u32,
@@ -84,12 +87,12 @@ impl Listener {
         }))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Those who connect are handed to `owner` from now on.
+    /// Hands connections to `owner` from now on.
     pub fn open(self: &Arc<Self>, owner: Weak<dyn Connected>) -> Result<()> {
         *lock(&self.owner) = Some(owner);
         let endpoint = lock(&self.endpoint).clone().ok_or(Error::CANCELLED)?;
@@ -97,15 +100,16 @@ impl Listener {
         Ok(())
     }
 
-    /// Nobody is accepted any more, and the name is free, once the attendant has accepted those whom it
-    /// is just accepting.
+    /// Stops accepting, and frees the name. First waits until the attendant has accepted the
+    /// connections that it is just accepting.
     pub fn close(&self) {
         let (endpoint, watch) = (lock(&self.endpoint).take(), lock(&self.watch).take());
         if let (Some(endpoint), Some(watch)) = (&endpoint, watch) {
             self.attendant.forget(&**endpoint, watch);
         }
         *lock(&self.owner) = None;
-        // Who accepts has the endpoint, too, and the name is free with the last.
+        // The thread that accepts has a reference to the endpoint, too, and the last reference
+        // holds the name.
         drop(lock(&self.accepting));
         drop(endpoint);
     }
@@ -150,7 +154,7 @@ impl Attended for Listener {
                         return self.attendant.rest(&*listening, watch);
                     }
                 }
-                // An error concerns one connection, which is gone.
+                // The error concerns one connection, which is gone.
                 Err(_) => (),
             }
         }
@@ -158,8 +162,8 @@ impl Attended for Listener {
     }
 }
 
-/// Ends the connection that has been silent the longest, unless it has just spoken; false if there is none. A caller
-/// that lacks a descriptor has one more chance then.
+/// Ends the connection that has been silent the longest, or hands it over if its hello has just
+/// come. Returns false if there is none. After true, a caller that lacks a descriptor tries again.
 pub fn end_oldest() -> bool {
     loop {
         let oldest = lock(&GREETING).pop_front();
@@ -172,9 +176,9 @@ pub fn end_oldest() -> bool {
     }
 }
 
-/// A connection that has not said what it wants.
+/// A connection whose peer has not sent its hello.
 struct Greeting {
-    /// Until it has, or is given up.
+    /// None once the hello has come, or the connection was given up.
     speaker: Mutex<Option<Speaker>>,
     listener: Arc<Listener>,
 }
@@ -188,14 +192,14 @@ impl Greeting {
     fn begin(self: Arc<Self>) {
         if let Some(speaker) = &mut *lock(&self.speaker) {
             let attendant = &self.listener.attendant;
-            // If it can't be watched, it is closed with the last reference.
+            // If the endpoint can't be watched, it is closed with the last reference.
             speaker.watch = attendant
                 .watch(&speaker.channel.endpoint, self.clone())
                 .ok();
         }
     }
 
-    /// Takes the connection away from here.
+    /// Takes the connection out of the greeting.
     fn take(&self, speaker: &mut Option<Speaker>) -> Option<Channel> {
         let speaker = speaker.take()?;
         if let Some(watch) = speaker.watch {
@@ -205,13 +209,13 @@ impl Greeting {
         Some(speaker.channel)
     }
 
-    /// Closes the connection, unless it is somebody else's by now.
+    /// Closes the connection, unless it was taken out before.
     fn end(&self) {
         let channel = self.take(&mut lock(&self.speaker));
         drop(channel);
     }
 
-    /// Does what the peer wants, if it has said it.
+    /// Handles the hello, if it has come.
     fn hear(&self) {
         let mut speaker = lock(&self.speaker);
         let Some(Speaker { channel, .. }) = &*speaker else {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Local interrupts, with data and without: numbers that others trigger.
+//! Local interrupts, with data and without: numbers that peers trigger.
 //!
-//! Shared interrupts: the first of a number has its name; others of that number, of any process, have
-//! the name in one of [`SHARERS`] classes beside it, and who connects looks in all of them.
+//! Shared interrupts: the first interrupt of a number has the name of the number. Others of that
+//! number, of any process, take the name in one of [`SHARERS`] further classes. A peer that
+//! connects looks in all classes.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::receiver::Missed;
 use crate::receiver::Receiver;
 use crate::threads::Caller;
 
-/// How many more may share the number of an interrupt.
+/// Largest number of further interrupts that share a number.
 pub const SHARERS: u32 = 16;
 
 /// Interrupts without data.
@@ -37,7 +38,7 @@ pub static INTERRUPTS: Table<LocalInterrupt> = Table::new(7);
 /// Interrupts with data.
 pub static DATA_INTERRUPTS: Table<LocalInterrupt> = Table::new(8);
 
-/// With data, or without.
+/// The kind of an interrupt: with data, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Plain,
@@ -45,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The class of names.
+    /// Returns the class of names.
     pub fn class(self) -> u32 {
         match self {
             Self::Plain => scif_sys::NAME_INTERRUPT,
@@ -53,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// The classes of the names of those who share a number with another.
+    /// Returns the classes of names for interrupts that share a number with another.
     pub fn sharers(self) -> core::ops::Range<u32> {
         let first = scif_sys::NAME_CLASS_USER + 0x10 + self.class() * SHARERS;
         first..first + SHARERS
@@ -67,17 +68,18 @@ impl Kind {
     }
 }
 
-/// Who is called.
+/// The callback of an interrupt.
 pub enum Callback {
-    /// For one without data.
+    /// A callback without data.
     Plain(callback::Status),
-    /// For one with data.
+    /// A callback with data.
     Data(callback::Data),
 }
 
-/// See the head of this file.
+/// A local interrupt.
 pub struct LocalInterrupt {
-    /// Until it is released, although a thread may still be leaving a wait.
+    /// The use of the device. It ends with the release, although a thread may still be leaving a
+    /// wait.
     device: DeviceUse,
     listener: Arc<Listener>,
     receiver: Arc<Receiver>,
@@ -85,7 +87,7 @@ pub struct LocalInterrupt {
     caller: Caller,
 }
 
-/// Takes a number that others may have, too.
+/// Takes a number that other interrupts may have, too.
 fn shared(kind: Kind, number: u32) -> Result<Arc<Listener>> {
     let attendant = library::attendant()?;
     let first = Listener::new(&attendant, kind.class(), Some(number), Error::INTNO_USED);
@@ -104,7 +106,8 @@ fn shared(kind: Kind, number: u32) -> Result<Arc<Listener>> {
 }
 
 impl LocalInterrupt {
-    /// `SCICreateInterrupt()`, `SCICreateDataInterrupt()`: the handle, and the number.
+    /// Implements `SCICreateInterrupt()` and `SCICreateDataInterrupt()`. Returns the handle and the
+    /// number.
     pub fn create(
         device: Handle,
         kind: Kind,
@@ -163,13 +166,13 @@ impl LocalInterrupt {
         self.listener.open(Arc::downgrade(&receiver))
     }
 
-    /// `SCIRemoveInterrupt()`, `SCIRemoveDataInterrupt()`
+    /// Implements `SCIRemoveInterrupt()` and `SCIRemoveDataInterrupt()`.
     pub fn remove(handle: Handle, kind: Kind) -> Result<()> {
         kind.table().remove(handle)?.release();
         Ok(())
     }
 
-    /// Lets go of all; whoever waits returns.
+    /// Releases all resources. All waiters return.
     pub fn release(&self) {
         self.listener.close();
         self.receiver.close();
@@ -177,7 +180,8 @@ impl LocalInterrupt {
         self.device.release();
     }
 
-    /// `SCIWaitForInterrupt()`, `SCIWaitForDataInterrupt()`, which has `room` bytes for the data.
+    /// Implements `SCIWaitForInterrupt()`, and `SCIWaitForDataInterrupt()` with `room` bytes for
+    /// the data.
     pub fn wait(&self, room: usize, timeout: u32) -> core::result::Result<Vec<u8>, Missed> {
         if self.has_callback {
             return Err(Error::ILLEGAL_OPERATION.into());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Local segments: memory that others may connect to.
+//! Local segments: memory that peers may connect to.
 //!
-//! A segment's name is taken when it is made; who connects before it is available, or after, is
-//! refused. Those who are connected are in `importers.rs`.
+//! A segment takes its name when it is made. A peer that connects while the segment is not
+//! available is refused. `importers.rs` has the peers that are connected.
 //!
-//! Locks: `state`, then those of `importers`; nothing is called with them that waits for a peer.
+//! Locks: `state`, then those of `importers`. No thread waits for a peer under them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -42,19 +42,19 @@ use crate::protocol::Welcome;
 use crate::segment_memory::SegmentMemory;
 use crate::threads::Caller;
 
-/// Broadcast segments have names of their own: their numbers are those of groups.
+/// Broadcast segments have a name class of their own: their numbers are those of groups.
 pub const NAME_GROUP: u32 = scif_sys::NAME_CLASS_USER + 1;
 
-/// How many groups there are.
+/// Number of groups.
 pub const GROUPS: u32 = 4;
 
-/// All of them.
+/// All local segments.
 pub static LOCAL_SEGMENTS: Table<LocalSegment> = Table::new(2);
 
-/// Those who may be connected to segments that were removed.
+/// The importers of removed segments that may still be connected.
 static KEPT: PerProcess<Mutex<Vec<Weak<Importers>>>> = PerProcess::new(Mutex::new(Vec::new()));
 
-/// Takes what was removed away from those who are still connected, as the library ends.
+/// Disconnects the importers of removed segments, as the library ends.
 pub fn disconnect_kept() {
     let kept = core::mem::take(&mut *lock(&KEPT));
     for importers in kept.iter().filter_map(Weak::upgrade) {
@@ -62,7 +62,7 @@ pub fn disconnect_kept() {
     }
 }
 
-/// Forgets all that the parent had.
+/// Forgets all segments of the parent process.
 pub fn forget(process: &NewProcess) {
     LOCAL_SEGMENTS.forget(process);
     KEPT.renew(Mutex::new(Vec::new()), process);
@@ -70,20 +70,21 @@ pub fn forget(process: &NewProcess) {
 
 #[derive(Default)]
 struct State {
-    /// It is pinned.
+    /// Whether the memory is pinned.
     prepared: bool,
-    /// The program has asked for that.
+    /// Whether the program has asked to prepare the segment.
     prepare_asked: bool,
-    /// Gives the memory to other processes of this node, once it is shared.
+    /// The object that gives the memory to other processes of this node, once it is shared.
     giver: Option<Arc<Giver>>,
-    /// Maps and transfers.
+    /// Number of maps and transfers.
     uses: usize,
     removed: bool,
 }
 
-/// See the head of this file.
+/// A local segment.
 pub struct LocalSegment {
-    /// Until it is removed, although others may keep the memory.
+    /// The use of the device. It ends when the segment is removed, although importers may keep the
+    /// memory.
     device: DeviceUse,
     id: u32,
     is_private: bool,
@@ -95,15 +96,15 @@ pub struct LocalSegment {
     caller: Caller,
 }
 
-/// What a segment is made of.
+/// The arguments of a create.
 pub struct Wanted {
-    /// Its number, if it is not to be chosen.
+    /// The number, unless the library chooses it.
     pub id: u32,
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Of `SCICreateSegment()`.
+    /// The flags of `SCICreateSegment()`.
     pub flags: u32,
-    /// For its events.
+    /// The callback for events.
     pub callback: Option<callback::LocalSegment>,
 }
 
@@ -124,7 +125,7 @@ impl LocalSegment {
         })
     }
 
-    /// `SCICreateSegment()`
+    /// Implements `SCICreateSegment()`.
     pub fn create(device: Handle, wanted: Wanted) -> Result<Handle> {
         let is_empty = wanted.flags & flags::EMPTY != 0;
         if wanted.size == 0 && !is_empty {
@@ -135,7 +136,7 @@ impl LocalSegment {
             _ if wanted.id >= GROUPS => return Err(Error::ILLEGAL_PARAMETER),
             _ => NAME_GROUP,
         };
-        // Before the name is taken.
+        // The device is checked before the name is taken.
         let _device = device::using(device)?;
         let listener = match wanted.flags & (flags::PRIVATE | flags::AUTO_ID) {
             0 => Some(Some(wanted.id)),
@@ -154,7 +155,7 @@ impl LocalSegment {
         segment.publish(wanted.callback)
     }
 
-    /// `SCIAttachLocalSegment()`: shares the memory of a segment that another process of this node has.
+    /// Shares the memory of another process's segment on this node: `SCIAttachLocalSegment()`.
     pub fn attach(device: Handle, wanted: Wanted) -> Result<(Handle, usize)> {
         let _device = device::using(device)?;
         let hello = Hello {
@@ -206,13 +207,13 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// Gives an empty segment memory: of the program, or of a device.
+    /// Gives memory to an empty segment: memory of the program, or of a device.
     pub fn give_memory(&self, size: usize, memory: Memory) -> Result<()> {
         if lock(&self.state).prepared {
             return Err(Error::ILLEGAL_OPERATION);
         }
         if let Memory::Device { .. } = memory {
-            // It is prepared with that, whether the program does so or not.
+            // Device memory is prepared at once, whether the program asks for that or not.
             self.memory.give_pinned(size, memory)?;
             lock(&self.state).prepared = true;
             return Ok(());
@@ -220,17 +221,17 @@ impl LocalSegment {
         self.memory.give(size, memory)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether its events go to a callback.
+    /// Returns whether events go to a callback.
     pub fn has_callback(&self) -> bool {
         self.has_callback
     }
 
-    /// `SCIPrepareSegment()`
+    /// Implements `SCIPrepareSegment()`.
     pub fn prepare(&self) -> Result<()> {
         let mut state = lock(&self.state);
         if state.prepare_asked {
@@ -244,7 +245,7 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// `SCISetSegmentAvailable()`
+    /// Implements `SCISetSegmentAvailable()`.
     pub fn set_available(&self) -> Result<()> {
         let state = lock(&self.state);
         if self.is_private || self.listener.is_none() {
@@ -259,7 +260,7 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// `SCISetSegmentUnavailable()`
+    /// Implements `SCISetSegmentUnavailable()`.
     pub fn set_unavailable(&self, wanted: u32) -> Result<()> {
         if !self.importers.close() {
             return Err(Error::ILLEGAL_OPERATION);
@@ -272,7 +273,7 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// `SCIShareSegment()`
+    /// Implements `SCIShareSegment()`.
     pub fn share(&self) -> Result<()> {
         let file = self.memory.get()?.file().ok_or(Error::ILLEGAL_OPERATION)?;
         let mut state = lock(&self.state);
@@ -282,7 +283,7 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// Says that something uses it; until the [`LocalUse`] is dropped it can't be removed.
+    /// Counts a use of the segment, which can't be removed until the [`LocalUse`] is dropped.
     pub fn hold(self: &Arc<Self>) -> Result<LocalUse> {
         let mut state = lock(&self.state);
         if state.removed {
@@ -292,7 +293,7 @@ impl LocalSegment {
         Ok(LocalUse(self.clone()))
     }
 
-    /// `SCIRemoveSegment()`
+    /// Implements `SCIRemoveSegment()`.
     pub fn remove(handle: Handle, flags: u32) -> Result<()> {
         let segment = LOCAL_SEGMENTS.get(handle)?;
         {
@@ -311,7 +312,7 @@ impl LocalSegment {
         Ok(())
     }
 
-    /// Lets go of all but those who are connected, and of those, too, if that is forced.
+    /// Releases all resources but the importers, and with `force` disconnects the importers, too.
     pub fn release(&self, force: bool) {
         let giver = {
             let mut state = lock(&self.state);
@@ -334,7 +335,7 @@ impl LocalSegment {
         self.device.release();
     }
 
-    /// A process of this node wants to share the memory.
+    /// Answers a process of this node that wants to share the memory.
     fn hand_over(&self, channel: &Channel) {
         let name = lock(&self.state).giver.as_ref().map(|giver| giver.name());
         let answer = match name {
@@ -361,7 +362,7 @@ impl Connected for LocalSegment {
     }
 }
 
-/// Something that uses a local segment.
+/// A use of a local segment.
 pub struct LocalUse(Arc<LocalSegment>);
 
 impl Drop for LocalUse {
@@ -370,12 +371,12 @@ impl Drop for LocalUse {
     }
 }
 
-/// The segment of a handle.
+/// Returns the segment of a handle.
 pub fn get(handle: Handle) -> Result<Arc<LocalSegment>> {
     LOCAL_SEGMENTS.get(handle)
 }
 
-/// The address at which a program's memory is given to a segment.
+/// Gives a program's memory to a segment.
 pub fn register_memory(handle: Handle, address: *mut c_void, size: usize) -> Result<()> {
     get(handle)?.give_memory(size, Memory::of_program(address, size)?)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Locks that go on after a panic.
+//! Locks that stay usable after a panic.
 //!
-//! A panic ends at the boundary to C, as an error of that call. The program goes on, so what the
-//! lock protects has to be used on; each holder leaves it consistent at every step that can panic.
+//! A panic ends at the boundary to C, as an error of that call. The program goes on, so the
+//! protected state must stay usable. Each holder of a lock leaves the state consistent at every
+//! step that can panic.
 
 use std::sync::Condvar;
 use std::sync::Mutex;
@@ -14,15 +15,15 @@ use std::sync::RwLockReadGuard;
 use std::sync::RwLockWriteGuard;
 use std::time::Instant;
 
-/// Locking without a panic.
+/// Locking of a read-write lock without a panic.
 pub trait Locked {
-    /// What is behind it.
+    /// The protected value.
     type Value;
 
-    /// To change it, or to see what nobody else is changing.
+    /// Locks the value for a change, or for a look without concurrent changes.
     fn locked_to_write(&self) -> RwLockWriteGuard<'_, Self::Value>;
 
-    /// To see it.
+    /// Locks the value for reading.
     fn locked_to_read(&self) -> RwLockReadGuard<'_, Self::Value>;
 }
 
@@ -43,7 +44,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a change, until the deadline if there is one; says whether it has not passed.
+/// Waits for a change, until the deadline if there is one. Returns false if the deadline has
+/// passed.
 pub fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -14,22 +14,22 @@ use rustix::mm::Advice;
 use rustix::mm::MapFlags;
 use rustix::mm::ProtFlags;
 
-/// Where an area is wanted.
+/// The place where an area is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Anywhere.
+    /// Any address.
     Any,
-    /// There, or not at all; nothing that is there is replaced.
+    /// This address or none; no area that is there is replaced.
     Exactly(*mut c_void),
-    /// In the place of an area that is this library's.
+    /// This address, in place of an area of this library.
     Over(*mut c_void),
 }
 
-/// An area.
+/// An area of the address space.
 ///
 /// # Invariants
 ///
-/// `address` and `len` are an area that was mapped by `new`, and is nobody else's.
+/// `address` and `len` are an area that `new` has mapped. No other object owns the area.
 pub struct Mapping {
     address: NonNull<c_void>,
     len: usize,
@@ -37,7 +37,7 @@ pub struct Mapping {
 
 // SAFETY: An area belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: It gives out addresses only.
+// SAFETY: A mapping only gives out addresses.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -57,24 +57,24 @@ impl Mapping {
         let mut protection = ProtFlags::READ;
         protection.set(ProtFlags::WRITE, writable);
         let flags = MapFlags::SHARED | flags;
-        // SAFETY: A new area takes the place of another one only if the caller says that it is
-        // this library's.
+        // SAFETY: A new area replaces another one only if the caller says that the other is this
+        // library's.
         let address = unsafe { rustix::mm::mmap(wanted, len, protection, flags, fd, offset) };
         let mapping = Self::of(address, len)?;
-        // Kernels before 4.17 take the address for a wish.
+        // Kernels before 4.17 take the address as a hint.
         match place {
             Place::Exactly(wanted) if wanted != mapping.address() => Err(Errno::EXIST),
             _ => Ok(mapping),
         }
     }
 
-    /// Addresses for what is to be mapped over them.
+    /// Reserves addresses, over which the caller maps memory later.
     pub fn reserved(len: usize) -> Result<Self, Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         Self::anonymous(len, ProtFlags::empty(), flags)
     }
 
-    /// Memory of this process alone, all zero, which is all zero again in each child that it forks.
+    /// Maps zeroed private memory, which is zeroed again in each forked child.
     pub fn wiped_in_children(len: usize) -> Result<Self, Errno> {
         let this = Self::anonymous(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?;
         this.advise(Advice::LinuxWipeOnFork)?;
@@ -82,46 +82,47 @@ impl Mapping {
     }
 
     fn anonymous(len: usize, protection: ProtFlags, flags: MapFlags) -> Result<Self, Errno> {
-        // SAFETY: A new area, anywhere.
+        // SAFETY: A new area at any address touches no existing memory.
         let address =
             unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, protection, flags) };
         Self::of(address, len)
     }
 
-    /// Owns what was just mapped.
+    /// Takes ownership of a new area.
     fn of(address: Result<*mut c_void, Errno>, len: usize) -> Result<Self, Errno> {
         let address = NonNull::new(address?).ok_or(Errno::NOMEM)?;
         Ok(Self { address, len })
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: By the type invariant. What is there is lost in children at most.
+        // SAFETY: By the type invariant. At most the content in children is lost.
         unsafe { rustix::mm::madvise(self.address(), self.len, advice) }
     }
 
-    /// Has the kernel make huge pages of it, as far as it can.
+    /// Asks the kernel to use huge pages for the area, as far as possible.
     pub fn make_huge(&self) {
-        // SAFETY: By the type invariant. What is there does not change. An error is that there are none.
+        // SAFETY: By the type invariant. The content does not change. An error means that there are
+        // no huge pages.
         unsafe { libc::madvise(self.address(), self.len, libc::MADV_COLLAPSE) };
     }
 
-    /// A process that is forked does not get it.
+    /// Keeps the area out of forked children.
     pub fn keep_from_children(&self) {
-        // An error is that the kernel has no memory.
+        // An error means that the kernel has no memory.
         let _ = self.advise(Advice::LinuxDontFork);
     }
 
-    /// Where it begins.
+    /// Returns the address.
     pub fn address(&self) -> *mut c_void {
         self.address.as_ptr()
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Leaves the area to who has mapped something else in its place.
+    /// Gives up the area to the caller, which has mapped something else in its place.
     pub fn forget(self) {
         core::mem::forget(self);
     }
@@ -129,12 +130,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. There is nothing to be done about an error.
+        // SAFETY: By the type invariant. An error can't be handled.
         let _ = unsafe { rustix::mm::munmap(self.address(), self.len) };
     }
 }
 
-/// Memory without a name in any folder, of so many bytes for ever: a process that shares it can rely on that.
+/// Creates anonymous memory whose size can never change: a process that shares it can rely on that.
 pub fn shared_memory(len: u64) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create(c"sisci", flags)?;

@@ -2,7 +2,7 @@
 
 //! Maps of segments into the program's address space.
 //!
-//! A map holds its segment, and is held by nothing: its sequences become stale with it, see
+//! A map holds its segment, and nothing holds a map. Its sequences become stale with it, see
 //! [`crate::sequences::release_map`].
 
 use std::ffi::c_void;
@@ -27,10 +27,10 @@ use crate::remote_map::RemoteMap;
 use crate::remote_segment;
 use crate::remote_segment::RemoteUse;
 
-/// All of them.
+/// All maps.
 pub static MAPS: Table<Map> = Table::new(4);
 
-/// See the head of this file.
+/// A map of a segment, as a program has it.
 pub struct Map {
     address: usize,
     size: usize,
@@ -42,45 +42,46 @@ pub struct Map {
 
 // SAFETY: Handles are numbers.
 unsafe impl Send for Map {}
-// SAFETY: As above.
+// SAFETY: As for `Send`.
 unsafe impl Sync for Map {}
 
-/// What is mapped.
+/// The kind of memory that is mapped.
 pub enum Kind {
-    /// Memory of a local segment; none if it is the program's own.
+    /// Memory of a local segment; no mapping if it is the program's own memory.
     Local(
         #[allow(dead_code)] Option<Mapping>,
         #[allow(dead_code)] LocalUse,
     ),
     /// Memory of another process.
     Remote(Arc<RemoteMap>, Arc<Import>, #[allow(dead_code)] RemoteUse),
-    /// Memory of many.
+    /// Memory of the members of a group.
     Broadcast(Arc<BroadcastMap>, #[allow(dead_code)] RemoteUse),
 }
 
-/// Which part of a segment is to be mapped, and how.
+/// The part of a segment to map, and how to map it.
 #[derive(Clone, Copy)]
 pub struct Wanted {
-    /// From where on.
+    /// Offset in the segment.
     pub offset: usize,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Where to, if that is fixed.
+    /// The address, if it is fixed.
     pub address: *mut c_void,
-    /// Of `SCIMapLocalSegment()`.
+    /// The flags of `SCIMapLocalSegment()`.
     pub flags: u32,
 }
 
-/// Maps begin at multiples of this, for programs; what is mapped for them comes in pages.
+/// Programs may begin a map at multiples of this, although memory is mapped in pages.
 pub const GRAIN: usize = 8;
 
 impl Wanted {
-    /// Where in its page it begins.
+    /// Returns the offset of the map in its first page.
     fn within_page(&self) -> usize {
         self.offset % page()
     }
 
-    /// Where the pages begin, and how many bytes of them there have to be.
+    /// Returns the offset of the first page, and the number of bytes from there to the end of the
+    /// map.
     fn in_pages(&self) -> (usize, usize) {
         let within = self.within_page();
         (self.offset - within, self.size + within)
@@ -114,7 +115,7 @@ impl Wanted {
         self.flags & flags::READONLY_MAP == 0
     }
 
-    /// `pages` is where what is mapped begins.
+    /// Makes the handle of a map. `pages` is the address of its first page.
     fn publish(&self, pages: *mut c_void, kind: Kind) -> Result<(Handle, *mut c_void)> {
         let address = pages.wrapping_byte_add(self.within_page());
         let map = Arc::new(Map {
@@ -129,7 +130,7 @@ impl Wanted {
     }
 }
 
-/// `SCIMapLocalSegment()`
+/// Implements `SCIMapLocalSegment()`.
 pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
     let segment = local_segment::get(segment)?;
     let memory = segment.memory.get()?;
@@ -140,7 +141,7 @@ pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void
     wanted.publish(address, Kind::Local(mapping, held))
 }
 
-/// `SCIMapRemoteSegment()`
+/// Implements `SCIMapRemoteSegment()`.
 pub fn map_remote(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
     let segment = remote_segment::get(segment)?;
     let import = segment.import()?;
@@ -157,37 +158,37 @@ pub fn map_remote(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_voi
 }
 
 impl Map {
-    /// Where it begins.
+    /// Returns the address.
     pub fn address(&self) -> *mut c_void {
         self.address as *mut c_void
     }
 
-    /// Where in the segment it begins.
+    /// Returns the offset in the segment.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether there can be stores to it.
+    /// Returns whether programs can store to it.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Where in the pages that are mapped these bytes of it begin.
+    /// Returns where `offset` lies in the mapped pages.
     pub fn within(&self, offset: usize) -> usize {
         self.offset % page() + offset
     }
 
-    /// What is mapped.
+    /// Returns the kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The address of these bytes of it.
+    /// Returns the address of a range of the map. OUT_OF_RANGE: the range is not inside.
     pub fn range(&self, offset: usize, size: usize) -> Result<*mut c_void> {
         match offset.checked_add(size) {
             Some(end) if end <= self.size => Ok((self.address + offset) as *mut c_void),
@@ -195,7 +196,7 @@ impl Map {
         }
     }
 
-    /// The node whose memory it is, the own one for that of many.
+    /// Returns the node whose memory is mapped; this node for a local or a broadcast segment.
     pub fn node(&self) -> Result<u16> {
         match &self.kind {
             Kind::Remote(_, import, _) => Ok(import.node()),
@@ -203,25 +204,25 @@ impl Map {
         }
     }
 
-    /// A sequence was made for it.
+    /// Adds a sequence that was made for the map.
     pub fn has_sequence(&self, sequence: Handle) {
         lock(&self.sequences).push(sequence);
     }
 
-    /// It was removed.
+    /// Forgets a sequence that was removed.
     pub fn sequence_gone(&self, sequence: Handle) {
         lock(&self.sequences).retain(|other| *other != sequence);
     }
 
-    /// Returns its sequences, which it forgets.
+    /// Takes its sequences out.
     pub fn take_sequences(&self) -> Vec<Handle> {
         core::mem::take(&mut *lock(&self.sequences))
     }
 
-    /// Ends it. Its sequences are to be stale by then.
+    /// Unmaps the memory. Its sequences must be stale before.
     pub fn release(&self) {
         match &self.kind {
-            // That goes with it.
+            // Dropping the map unmaps it.
             Kind::Local(..) => (),
             Kind::Remote(map, ..) => map.unmap(),
             Kind::Broadcast(map, _) => map.stop(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The nodes that a broadcast map reaches: a map of each one's segment, or copies to it where it can't be mapped.
+//! The nodes that a broadcast map reaches: each by a map of its segment, or by copies where the
+//! segment can't be mapped.
 //!
-//! A node that is away keeps its place; one that is lost loses it when another one joins.
+//! A node that is away keeps its place. A node that is lost loses its place when another one joins.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,69 +18,69 @@ use crate::remote_copies::RemoteCopies;
 use crate::remote_map::RemoteMap;
 use crate::remote_segment::Imports;
 
-/// Counts for the epoch of a node whose segment is lost: no node gets there.
+/// Added to the epoch for each node whose segment is lost: no node's own epoch gets there.
 const LOST: u64 = 1 << 40;
 
-/// One node.
+/// A node of the group.
 #[derive(Clone)]
 pub struct Member {
     import: Arc<Import>,
-    way: Way,
+    access: Access,
 }
 
-/// How its segment is reached.
+/// The means by which a node's segment is accessed.
 #[derive(Clone)]
-enum Way {
+enum Access {
     Map(Arc<RemoteMap>),
     Copies(Arc<RemoteCopies>),
 }
 
-/// How a group stands.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Changes whenever a member goes, or comes.
+pub struct GroupState {
+    /// Changes whenever a member goes or comes.
     pub epoch: u64,
     /// Grows with each failed access.
     pub errors: u64,
-    /// A member is away that may come back.
+    /// Whether a member is out of reach that may come back.
     pub is_away: bool,
-    /// None is left.
+    /// Whether no member is left.
     pub is_lost: bool,
 }
 
-/// See the head of this file.
+/// The members of a group.
 #[derive(Default)]
 pub struct Members {
     list: Vec<Member>,
-    /// Where the maps of them begin, of those that have one.
+    /// The addresses of the maps, of members that have one.
     addresses: Vec<usize>,
-    /// The others.
+    /// The copies of the other members.
     copies: Vec<Arc<RemoteCopies>>,
-    /// How many were lost, and have no place any more.
+    /// Number of members that were lost and have no place any more.
     lost: u64,
 }
 
 impl Member {
-    /// With that part of a node's segment.
+    /// Makes a member of this part of a node's segment.
     pub fn new(import: &Arc<Import>, offset: u64, size: usize) -> Result<Self> {
-        let way = match import.map(offset, size, true, Place::Any) {
-            Err(Error::NOT_SUPPORTED) => Way::Copies(import.copies(offset)?),
-            map => Way::Map(map?),
+        let access = match import.map(offset, size, true, Place::Any) {
+            Err(Error::NOT_SUPPORTED) => Access::Copies(import.copies(offset)?),
+            map => Access::Map(map?),
         };
         Ok(Self {
             import: import.clone(),
-            way,
+            access,
         })
     }
 }
 
 impl Members {
-    /// Whether there is none.
+    /// Returns whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Those of a group that are none yet.
+    /// Returns the imports of a group that are no members yet.
     pub fn missing(&self, imports: &Imports) -> Vec<Arc<Import>> {
         let is_member = |import: &Arc<Import>| {
             let mut members = self.list.iter();
@@ -91,7 +92,7 @@ impl Members {
         missing.cloned().collect()
     }
 
-    /// These and others, without those that are lost.
+    /// Returns these members and others, without the lost ones.
     pub fn with(&self, others: Vec<Member>) -> Self {
         let (lost, mut list): (Vec<_>, Vec<_>) = self
             .list
@@ -101,9 +102,9 @@ impl Members {
         list.extend(others);
         let (mut addresses, mut copies) = (Vec::new(), Vec::new());
         for member in &list {
-            match &member.way {
-                Way::Map(map) => addresses.push(map.address() as usize),
-                Way::Copies(way) => copies.push(way.clone()),
+            match &member.access {
+                Access::Map(map) => addresses.push(map.address() as usize),
+                Access::Copies(remote) => copies.push(remote.clone()),
             }
         }
         Self {
@@ -114,16 +115,16 @@ impl Members {
         }
     }
 
-    /// Whether some are reached by copies.
+    /// Returns whether some members are reached by copies.
     pub fn have_copies(&self) -> bool {
         !self.copies.is_empty()
     }
 
-    /// Stores a part of a word at each that has a map.
+    /// Stores a part of a word at each member that has a map.
     ///
     /// # Safety
     ///
-    /// The maps have so many words.
+    /// The word is inside the maps.
     pub unsafe fn store(&self, index: usize, part: Part, value: u64) {
         for address in &self.addresses {
             // SAFETY: By the contract of this function.
@@ -131,11 +132,11 @@ impl Members {
         }
     }
 
-    /// Copies bytes of memory to each that has no map, to the same place.
+    /// Copies bytes of memory to the same place of each member that has no map.
     ///
     /// # Safety
     ///
-    /// The memory has them.
+    /// The bytes are inside the memory.
     pub unsafe fn copy_part(&self, from: *const u8, bytes: Range<usize>) {
         if bytes.is_empty() {
             return;
@@ -146,11 +147,11 @@ impl Members {
         }
     }
 
-    /// Stores bytes of memory at each, at the same place.
+    /// Stores bytes of memory at the same place of each member.
     ///
     /// # Safety
     ///
-    /// The memory has them, and so have the maps.
+    /// The bytes are inside the memory and the maps.
     pub unsafe fn copy(&self, from: *const u8, bytes: Range<usize>) {
         let (start, size) = (bytes.start, bytes.len());
         for address in &self.addresses {
@@ -164,15 +165,15 @@ impl Members {
         unsafe { self.copy_part(from, bytes) };
     }
 
-    /// Returns when all that was stored has arrived. What was copied has.
+    /// Returns when all stores have arrived. Copies have arrived already.
     pub fn read_back(&self) {
         for address in &self.addresses {
-            // SAFETY: The map has a word at least.
+            // SAFETY: The map has at least one word.
             unsafe { (*address as *const u32).read_volatile() };
         }
     }
 
-    /// One that is memory of a test.
+    /// Makes a member of a test's memory.
     #[cfg(test)]
     pub fn of_memory(address: *mut u64) -> Self {
         Self {
@@ -181,9 +182,9 @@ impl Members {
         }
     }
 
-    /// How the group stands.
-    pub fn standing(&self) -> Standing {
-        let mut standing = Standing {
+    /// Returns the state of the group.
+    pub fn group_state(&self) -> GroupState {
+        let mut state = GroupState {
             epoch: self.lost.wrapping_mul(LOST).wrapping_add(1),
             errors: 0,
             is_away: false,
@@ -191,18 +192,18 @@ impl Members {
         };
         for member in &self.list {
             if member.import.is_over() {
-                standing.epoch = standing.epoch.wrapping_add(LOST);
+                state.epoch = state.epoch.wrapping_add(LOST);
                 continue;
             }
             let Ok(node) = nodes::status(member.import.node()) else {
                 continue;
             };
             let epoch = member.import.epoch();
-            standing.is_away |= epoch != Some(node.epoch());
-            standing.is_lost = false;
-            standing.epoch = standing.epoch.wrapping_add(node.epoch());
-            standing.errors = standing.errors.wrapping_add(node.errors());
+            state.is_away |= epoch != Some(node.epoch());
+            state.is_lost = false;
+            state.epoch = state.epoch.wrapping_add(node.epoch());
+            state.errors = state.errors.wrapping_add(node.errors());
         }
-        standing
+        state
     }
 }

@@ -19,33 +19,34 @@ use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::mapping::shared_memory;
 
-/// Bytes of a page: what is pinned, registered and mapped comes in these. 4 KiB on x86, up to 64 KiB on arm64.
+/// Returns the size of a page. Memory is pinned, registered and mapped in pages, of 4 KiB on x86
+/// and up to 64 KiB on arm64.
 pub fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// Bytes of a huge page. Memory that comes in these has few extents, which an engine copies at once.
+/// Size of a huge page. Memory in huge pages has few extents, which an engine copies at once.
 const HUGE: usize = 2 << 20;
 
-/// From so many bytes on a segment gets huge pages, if there are any: at most half is wasted.
+/// Size from which a segment gets huge pages, if there are any: at most half is wasted.
 const WORTH_HUGE: usize = HUGE / 2;
 
-/// Sizes are multiples of this, for programs.
+/// Programs see sizes in multiples of this.
 const GRAIN: usize = 8;
 
-/// A size as programs are told it.
+/// Returns the size that a program is told.
 pub fn rounded(size: usize) -> Result<usize> {
     size.checked_next_multiple_of(GRAIN).ok_or(Error::NOSPC)
 }
 
-/// Whole pages.
+/// Returns the size in whole pages.
 pub fn in_pages(size: usize) -> Result<usize> {
     size.checked_next_multiple_of(page()).ok_or(Error::NOSPC)
 }
 
-/// See the head of this file.
+/// The memory of a local segment.
 pub enum Memory {
-    /// Memory of its own, that other processes may share; mapped here to be pinned.
+    /// Memory of the library, which other processes may share; mapped here to be pinned.
     Shared { file: Descriptor, all: Mapping },
     /// Memory of the program.
     Program { address: usize, len: usize },
@@ -54,7 +55,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// New memory, all zero.
+    /// Allocates zeroed memory.
     pub fn new(size: usize) -> Result<Self> {
         let len = in_pages(size)?;
         if len < WORTH_HUGE {
@@ -63,13 +64,13 @@ impl Memory {
         }
         let whole = len.checked_next_multiple_of(HUGE).ok_or(Error::NOSPC)?;
         let file = shared_memory(whole as u64).map_err(no_space)?;
-        // The kernel makes huge pages of what is mapped where a huge page could be.
+        // The kernel makes huge pages of a mapping where a huge page would fit.
         let room = Mapping::reserved(whole.checked_add(HUGE).ok_or(Error::NOSPC)?)?;
         let begin = (room.address() as usize).next_multiple_of(HUGE) as *mut c_void;
         let mapped = Mapping::new(file.as_fd(), 0, whole, true, Place::Over(begin));
         let mapped = mapped.map_err(no_space)?;
         mapped.make_huge();
-        // Pages stay what they are, wherever they are mapped.
+        // Pages stay huge or small, wherever they are mapped.
         mapped.forget();
         drop(room);
         Self::of_file(file, len)
@@ -83,8 +84,8 @@ impl Memory {
         })
     }
 
-    /// That of another process of this node, which has handed it over. ACCESS unless it is what [`shared_memory`] makes, and
-    /// stays as large as it is.
+    /// Makes memory of a descriptor that another process of this node has handed over. ACCESS:
+    /// [`shared_memory`] has not made it, or its size can change.
     pub fn of_process(file: OwnedFd, size: usize) -> Result<Self> {
         let len = in_pages(size)?;
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Error::ACCESS)?;
@@ -97,7 +98,7 @@ impl Memory {
         Self::of_file(file, len)
     }
 
-    /// The program's.
+    /// Makes a segment's memory of memory of the program.
     pub fn of_program(address: *mut c_void, size: usize) -> Result<Self> {
         let address = address as usize;
         if address == 0 || address % page() != 0 {
@@ -109,7 +110,7 @@ impl Memory {
         Ok(Self::Program { address, len: size })
     }
 
-    /// A device's.
+    /// Makes a segment's memory of memory of a device.
     pub fn of_device(address: u64, size: usize) -> Result<Self> {
         if address == 0 || address % page() as u64 != 0 {
             return Err(Error::ILLEGAL_ADDRESS);
@@ -120,7 +121,7 @@ impl Memory {
         Ok(Self::Device { address, len: size })
     }
 
-    /// Bytes, in whole pages.
+    /// Returns the size in bytes, in whole pages.
     pub fn len(&self) -> usize {
         match self {
             Self::Shared { all, .. } => all.len(),
@@ -128,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// Pins it.
+    /// Pins the memory.
     pub fn pin(&self) -> Result<PinnedMemory> {
         let len = self.len() as u64;
         let pinned = match self {
@@ -142,7 +143,7 @@ impl Memory {
         })
     }
 
-    /// Maps a part of it. The second is what is to be unmapped.
+    /// Maps a part of the memory. The second result is the mapping to drop later.
     pub fn map(
         &self,
         offset: usize,
@@ -164,7 +165,7 @@ impl Memory {
         }
     }
 
-    /// Where this process has all of it, if it does.
+    /// Returns the address of the memory in this process, if all of it is mapped.
     pub fn address(&self) -> Option<u64> {
         match self {
             Self::Shared { all, .. } => Some(all.address() as u64),
@@ -173,7 +174,7 @@ impl Memory {
         }
     }
 
-    /// What another process of this node can be given to share it.
+    /// Returns the descriptor with which another process of this node can share the memory.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Shared { file, .. } => Some(file.as_fd()),
@@ -189,7 +190,7 @@ fn no_space(error: Errno) -> Error {
     }
 }
 
-/// What it means that something could not be mapped.
+/// Translates the error of a map.
 pub fn map_error(error: Errno) -> Error {
     match error {
         Errno::EXIST | Errno::INVAL => Error::ILLEGAL_ADDRESS,

@@ -3,8 +3,8 @@
 //! Names of nodes: numbers, names in a file, and the name of this host.
 //!
 //! The file is `/etc/dis/dishosts.conf` (`SISCI_HOSTS` overrides), of which lines of the form
-//! `ADAPTER: name adapter id` and `HOSTNAME: name` are read: an adapter line gives the id of SISCI that
-//! the name stands for.
+//! `ADAPTER: name adapter id` and `HOSTNAME: name` are read. An adapter line gives the SISCI id
+//! that the name stands for.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::nodes;
 
-/// The id of SISCI of a node, by name.
+/// Returns the SISCI id of a node, by name.
 pub fn node_of(name: &str) -> Result<u32> {
     if let Ok(id) = name.parse() {
         return nodes::scif_node(id).map(nodes::sisci_id);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_file_gives_the_id() {
+    fn host_name_in_the_file_gives_its_node_id() {
         let hosts =
             "# hosts\nHOSTNAME: one\nADAPTER: one 0 4 0 # first\nADAPTER: two 0 8\nADAPTER: x";
         assert_eq!(in_file(hosts, "one"), Some(4));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_a_name() {
+    fn number_is_accepted_as_a_node_name() {
         assert_eq!(node_of("8"), Ok(8));
         assert_eq!(node_of("0"), Err(Error::ILLEGAL_NODEID));
     }

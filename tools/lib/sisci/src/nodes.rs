@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Nodes, by the ids of SISCI, and how the way to each stands.
+//! Nodes, by SISCI's ids, and the state of the link to each.
 //!
-//! The kernel keeps a page for each node, and changes it; it is mapped at the first question and
-//! stays mapped, so that sequences are checked by loads alone.
+//! The kernel keeps a status page for each node. The library maps a page at the first use and never
+//! unmaps it, so that sequences are checked by loads alone.
 
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -24,18 +24,18 @@ use crate::mapping::Place;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
 
-/// In the place of a node: all that have a group.
+/// The id that stands for all nodes that have a group.
 pub const BROADCAST: u32 = 252;
 
-/// How many nodes there can be; those of SISCI's ids.
+/// Largest number of nodes, by the range of SISCI's ids.
 pub const MOST: u16 = 62;
 
-/// The id of SISCI for a node of SCIF.
+/// Returns the SISCI id of a SCIF node.
 pub fn sisci_id(node: u16) -> u32 {
     4 * (u32::from(node) + 1)
 }
 
-/// The node of SCIF that an id of SISCI means: ILLEGAL_NODEID for what can't be one.
+/// Returns the SCIF node of a SISCI id. ILLEGAL_NODEID: the id can't be a node.
 pub fn scif_node(id: u32) -> Result<u16> {
     if id == 0 || id % 4 != 0 || id > 4 * u32::from(MOST) {
         return Err(Error::ILLEGAL_NODEID);
@@ -43,7 +43,7 @@ pub fn scif_node(id: u32) -> Result<u16> {
     u16::try_from(id / 4 - 1).map_err(|_| Error::ILLEGAL_NODEID)
 }
 
-/// There is adapter 0.
+/// Checks the number of an adapter: there is adapter 0 only.
 pub fn check_adapter(number: u32) -> Result<()> {
     match number {
         0 => Ok(()),
@@ -63,17 +63,17 @@ pub struct Status {
 }
 
 impl Status {
-    /// Odd if the node is within reach; grows with each change.
+    /// Returns the epoch. It is odd if the node is within reach, and grows with each change.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Acquire)
     }
 
-    /// How many accesses to it have failed.
+    /// Returns the number of failed accesses to the node.
     pub fn errors(&self) -> u64 {
         self.errors.load(Acquire)
     }
 
-    /// The epoch and which life of the node's it is, if it is within reach.
+    /// Returns the epoch and the boot id, if the node is within reach.
     pub fn life(&self) -> Option<(u64, [u64; 2])> {
         loop {
             let epoch = self.epoch();
@@ -92,10 +92,10 @@ static PAGES: [AtomicPtr<Status>; MOST as usize] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST as usize];
 static MAKING: PerProcess<Mutex<()>> = PerProcess::new(Mutex::new(()));
 
-/// How the way to a node stands.
+/// Returns the status page of a node.
 pub fn status(node: u16) -> Result<&'static Status> {
     let place = PAGES.get(usize::from(node)).ok_or(Error::ILLEGAL_NODEID)?;
-    // SAFETY: It is null, or a page that is never unmapped.
+    // SAFETY: The pointer is null, or a page that is never unmapped.
     if let Some(status) = unsafe { place.load(Acquire).as_ref() } {
         return Ok(status);
     }
@@ -109,7 +109,7 @@ pub fn status(node: u16) -> Result<&'static Status> {
     unsafe { place.load(Acquire).as_ref() }.ok_or(Error::SYSTEM)
 }
 
-/// Forgets the parent's pages, which are not there in a child.
+/// Forgets the parent's pages, which are not mapped in a child.
 pub fn forget(process: &NewProcess) {
     for page in &PAGES {
         page.store(core::ptr::null_mut(), Release);
@@ -123,7 +123,7 @@ fn page_of(node: u16) -> endpoint::Result<Mapping> {
     Mapping::new(page.as_fd(), 0, size_of::<Status>(), false, Place::Any)
 }
 
-/// Whether a node is within reach, and if not, what is wrong.
+/// Checks whether a node is within reach. The error says why it is not.
 pub fn check_reachable(node: u16) -> Result<()> {
     let epoch = status(node)?.epoch();
     if epoch % 2 == 1 {
@@ -138,12 +138,12 @@ pub fn check_reachable(node: u16) -> Result<()> {
     }
 }
 
-/// The own node.
+/// Returns the own node.
 pub fn own() -> Result<u16> {
     Ok(endpoint::nodes()?.own)
 }
 
-/// How many other nodes are within reach.
+/// Returns the number of other nodes that are within reach.
 pub fn links() -> Result<usize> {
     let nodes = endpoint::nodes()?;
     Ok(nodes
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_multiples_of_four() {
+    fn node_ids_must_be_multiples_of_four() {
         for node in [0, 1, 61] {
             assert_eq!(scif_node(sisci_id(node)), Ok(node));
         }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! How the jobs of one connection have ended, each by its own mark.
+//! The outcomes of the jobs of one connection, each found by the job's own mark.
 //!
-//! Marks are waited for in the order in which they were taken, by one thread at a time: a failure that a mark
-//! tells, and the mark before it has not, lies between the two. It is that of each job that had transfers
-//! there. Jobs that are handed over one after the other have none in common; of those that overlap, each has failed.
+//! One thread at a time waits for marks, in the order in which they were taken. A failure that the
+//! wait for a mark reports, and the wait for the mark before did not, lies between the two marks.
+//! Each job that had transfers there has failed. Jobs that are handed over one after the other
+//! share no such interval. Of jobs that overlap, each has failed.
 //!
-//! What this relies on: a wait for a mark tells each failure before the mark, unless a wait had told it before the mark
-//! was taken; it tells none behind the mark. A mark that was taken before a failure was told may tell that one again, so
-//! all marks that are left then are replaced by a new one. It stands for the jobs of all of them.
+//! This relies on the driver. A wait for a mark reports each failure before the mark, unless a wait
+//! reported the failure before the mark was taken. It reports no failure behind the mark. A mark
+//! that was taken before a failure was reported may report the same failure again. So after a
+//! failure all remaining marks are replaced by a new one, which stands for the jobs of all of them.
 //!
-//! No system call is made here.
+//! This module makes no system call.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -21,30 +23,31 @@ use crate::error::Result;
 /// A job on this connection.
 #[derive(Debug)]
 struct Job {
-    /// How many marks there were when it began.
+    /// Number of marks when the job began.
     begin: u64,
-    /// Which mark stands behind its last transfer, once it is with the driver.
+    /// Number of the mark behind its last transfer, once the job is with the driver.
     end: Option<u64>,
     failed: bool,
 }
 
-/// See the head of this file.
+/// The jobs and the marks of one connection.
 #[derive(Debug, Default)]
 pub struct Outcomes {
     jobs: HashMap<u64, Job>,
     last_job: u64,
-    /// Those that were not waited for yet, in their order, and up to how many of all each stands for.
+    /// The marks that no thread has waited for yet, in order, each with the number of marks up to
+    /// and including it.
     marks: VecDeque<(i32, u64)>,
-    /// How many were taken.
+    /// Number of marks taken.
     taken: u64,
-    /// How many were waited for.
+    /// Number of marks waited for.
     passed: u64,
-    /// Somebody waits for the first of them.
+    /// Whether a thread waits for the first of `marks`.
     is_waited_for: bool,
 }
 
 impl Outcomes {
-    /// A job begins: its number.
+    /// Begins a job. Returns its number.
     pub fn begin(&mut self) -> u64 {
         self.last_job += 1;
         let job = Job {
@@ -56,7 +59,8 @@ impl Outcomes {
         self.last_job
     }
 
-    /// All of a job is with the driver, before this mark, which was taken now; without a mark it has failed.
+    /// Records that all of a job is with the driver. `mark` was taken just now; without a mark the
+    /// job has failed.
     pub fn handed_over(&mut self, number: u64, mark: Option<i32>) {
         if let Some(mark) = mark {
             self.taken += 1;
@@ -68,8 +72,8 @@ impl Outcomes {
         }
     }
 
-    /// How a job has ended; none while nobody knows. One that was never handed over has left nothing to wait
-    /// for.
+    /// Returns the outcome of a job, or none if it is not known yet. A job that was never handed
+    /// over has nothing to wait for, and is done.
     pub fn of(&self, number: u64) -> Option<Result<()>> {
         let Some((job, end)) = self.jobs.get(&number).and_then(|job| Some((job, job.end?))) else {
             return Some(Ok(()));
@@ -80,20 +84,21 @@ impl Outcomes {
         })
     }
 
-    /// Whether somebody waits for a mark.
+    /// Returns whether a thread waits for a mark.
     pub fn is_waited_for(&self) -> bool {
         self.is_waited_for
     }
 
-    /// The first mark that was not waited for: the caller waits for it, as nobody else does, and calls
-    /// [`Self::passed`].
+    /// Returns the first mark that no thread has waited for. The caller must wait for it, as no
+    /// other thread does, and call [`Self::passed`].
     pub fn wait_for_next(&mut self) -> Option<i32> {
         let (mark, _) = self.marks.front().copied()?;
         self.is_waited_for = true;
         Some(mark)
     }
 
-    /// The mark has been waited for. If it has told a failure, `mark_anew` gives a mark for those that are left.
+    /// Records that the mark was waited for. If the wait reported a failure, `mark_anew` takes a
+    /// mark that replaces the remaining ones.
     pub fn passed(&mut self, went_well: bool, mark_anew: impl FnOnce() -> Option<i32>) {
         self.is_waited_for = false;
         let Some((_, reached)) = self.marks.pop_front() else {
@@ -114,7 +119,7 @@ impl Outcomes {
         }
     }
 
-    /// Nobody asks for a job any more.
+    /// Forgets a job, whose outcome is not asked for any more.
     pub fn forget(&mut self, number: u64) {
         self.jobs.remove(&number);
     }
@@ -135,12 +140,13 @@ mod tests {
 
     fn pass(outcomes: &mut Outcomes, mark: i32, went_well: bool) {
         assert_eq!(outcomes.wait_for_next(), Some(mark));
-        // A driver that tells a failure to each mark that was taken before it was told.
+        // This driver reports a failure at each mark that was taken before the failure was
+        // reported.
         outcomes.passed(went_well, || Some(mark + 100));
     }
 
     #[test]
-    fn a_failure_is_that_of_the_job_before_whose_mark_it_lies() {
+    fn failure_belongs_to_the_job_whose_mark_covers_it() {
         let mut outcomes = Outcomes::default();
         let first = whole(&mut outcomes, 5);
         let second = whole(&mut outcomes, 7);
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_later_job_leaves_an_earlier_one_its_failure() {
+    fn waiting_for_a_later_job_keeps_the_failure_of_an_earlier_one() {
         let mut outcomes = Outcomes::default();
         let first = whole(&mut outcomes, 1);
         let second = whole(&mut outcomes, 2);
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_waits_at_a_time() {
+    fn only_one_caller_waits_for_a_mark_at_a_time() {
         let mut outcomes = Outcomes::default();
         whole(&mut outcomes, 1);
         whole(&mut outcomes, 2);
@@ -183,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_overlap_have_all_failed() {
+    fn failure_inside_overlapping_jobs_fails_all_of_them() {
         let mut outcomes = Outcomes::default();
         let before = whole(&mut outcomes, 1);
         let outer = outcomes.begin();
@@ -192,7 +198,7 @@ mod tests {
         let behind = whole(&mut outcomes, 8);
         pass(&mut outcomes, 1, true);
         pass(&mut outcomes, 4, false);
-        // What of it was handed over behind the failure is still on its way.
+        // The part of the outer job that was handed over behind the failure is still in flight.
         assert_eq!(outcomes.of(outer), None);
         pass(&mut outcomes, 104, true);
         let ends = [before, outer, inner, behind].map(|job| outcomes.of(job));
@@ -200,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_before_a_job_is_not_its_own() {
+    fn failure_before_a_job_does_not_fail_it() {
         let mut outcomes = Outcomes::default();
         whole(&mut outcomes, 1);
         let second = outcomes.begin();
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_for_many_tells_a_failure_to_each_of_them() {
+    fn mark_covering_several_jobs_fails_each_of_them() {
         let mut outcomes = Outcomes::default();
         let jobs = [1, 2, 3].map(|mark| whole(&mut outcomes, mark));
         pass(&mut outcomes, 1, false);
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_new_mark_the_old_ones_do() {
+    fn old_marks_report_failures_if_no_new_mark_is_set() {
         let mut outcomes = Outcomes::default();
         let (first, second) = (whole(&mut outcomes, 1), whole(&mut outcomes, 2));
         outcomes.wait_for_next();
@@ -235,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_mark_has_failed_and_one_that_has_left_nothing_is_done() {
+    fn job_without_a_mark_fails_and_empty_job_is_done() {
         let mut outcomes = Outcomes::default();
         let (lost, at_once) = (outcomes.begin(), outcomes.begin());
         outcomes.handed_over(lost, None);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Which process this is: a child that was forked begins with nothing.
+//! The identity of this process: a forked child begins without any state.
 //!
-//! A word in a page that the kernel wipes in children tells (`MADV_WIPEONFORK`), however the child was made.
-//! Each call of the library looks at it. The first call of a child forgets the parent's state, without a
-//! destructor and without a lock: whatever thread held one, it is not there any more. What has to be forgotten is
-//! [`PerProcess`]; `release` lists it. The descriptors are closed at the fork, see `descriptors`.
+//! A word in a page that the kernel wipes in children (`MADV_WIPEONFORK`) tells, however the child
+//! was made. Each call of the library checks the word. The first call of a child forgets the
+//! parent's state, without destructors and without locks: a thread that held a lock does not exist
+//! any more. State that must be forgotten is [`PerProcess`]; `release` lists it. The descriptors
+//! are closed at the fork, see `descriptors`.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -21,30 +22,30 @@ use crate::mapping::Mapping;
 
 /// The page was wiped: all state is that of the parent.
 const WIPED: u32 = 0;
-/// A thread is forgetting that.
+/// A thread is forgetting the parent's state.
 const FORGETTING: u32 = 1;
 /// All state is that of this process.
 const OWN: u32 = 2;
 
-/// The word of a process that has never begun with the library: there is nothing to inherit.
+/// The word of a process that has not initialized the library yet: there is nothing to inherit.
 static NOT_BEGUN: AtomicU32 = AtomicU32::new(OWN);
 
-/// Where the word is. It stays there once it is in a page.
+/// The address of the word. Once the word is in a page, it stays there.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NOT_BEGUN).cast_mut());
 
 #[inline(always)]
 fn word() -> &'static AtomicU32 {
-    // SAFETY: It is a static word, or one in a page that is never unmapped.
+    // SAFETY: The address is that of a static word, or of a page that is never unmapped.
     unsafe { &*WORD.load(Acquire) }
 }
 
-/// Whether the state of the library is that of this process.
+/// Returns whether the state of the library belongs to this process.
 #[inline(always)]
 pub fn is_own() -> bool {
     word().load(Acquire) == OWN
 }
 
-/// Has children told from this process from now on. To be called before there is any state.
+/// Makes children detectable from now on. Must be called before there is any state.
 pub fn begin() -> Result<()> {
     let before = (&raw const NOT_BEGUN).cast_mut();
     if WORD.load(Acquire) != before {
@@ -61,7 +62,7 @@ pub fn begin() -> Result<()> {
     Ok(())
 }
 
-/// Has `forget` called if this is a child that has not done so, and returns when that is done.
+/// Calls `forget` in a child that has not done so. Returns when `forget` is done.
 #[inline(always)]
 pub fn enter(forget: impl FnOnce(&NewProcess)) {
     if !is_own() {
@@ -84,24 +85,24 @@ fn forget_once(forget: impl FnOnce(&NewProcess)) {
     }
 }
 
-/// Proof that no thread of this process uses the state: all that enter wait.
+/// Proof that no thread of this process uses the state: all threads that enter wait.
 pub struct NewProcess(());
 
-/// A static value that children get anew.
+/// A static value of which each child process gets a new one after fork.
 pub struct PerProcess<T>(UnsafeCell<T>);
 
-// SAFETY: It is replaced only while nobody else uses it, see `NewProcess`.
+// SAFETY: The value is replaced only while no thread uses it, see `NewProcess`.
 unsafe impl<T: Sync> Sync for PerProcess<T> {}
 
 impl<T> PerProcess<T> {
-    /// With this value in the first process.
+    /// Creates the value of the first process.
     pub const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 
-    /// Replaces what is the parent's, which is not dropped.
+    /// Replaces the parent's value, which is not dropped.
     pub fn renew(&self, value: T, _: &NewProcess) {
-        // SAFETY: Nobody else uses it, by the proof.
+        // SAFETY: No thread uses the value, by the proof.
         unsafe { self.0.get().write(value) };
     }
 }
@@ -111,7 +112,7 @@ impl<T> Deref for PerProcess<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: It is replaced only while nobody else uses it, see `NewProcess`.
+        // SAFETY: The value is replaced only while no thread uses it, see `NewProcess`.
         unsafe { &*self.0.get() }
     }
 }
@@ -120,22 +121,22 @@ impl<T> Deref for PerProcess<T> {
 mod tests {
     use super::*;
 
-    /// The status of a child that ends with what the function says.
+    /// Forks a child that exits with the result of the function. Returns its exit status.
     fn in_child(say: impl Fn() -> i32) -> i32 {
         // SAFETY: The child calls nothing that another thread could hold a lock of.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: It ends.
+            // SAFETY: The child ends here.
             unsafe { libc::_exit(say()) };
         }
         let mut status = -1;
-        // SAFETY: There is room for the status.
+        // SAFETY: `status` has room for the status.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         libc::WEXITSTATUS(status)
     }
 
     #[test]
-    fn a_child_forgets_once() -> Result<()> {
+    fn forked_child_resets_its_state_once() -> Result<()> {
         static VALUE: PerProcess<AtomicU32> = PerProcess::new(AtomicU32::new(1));
         let forgotten = AtomicU32::new(0);
         let forget = |process: &NewProcess| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! What two ends of this library say to each other on a connection of SCIF.
+//! The protocol of two ends of this library on a SCIF connection.
 //!
-//! A frame is a head of 16 bytes, little endian, and what belongs to it:
+//! A frame is a head of 16 bytes, little endian, and a body:
 //!
 //! ```text
 //!  0  magic    u32   "SISC"
@@ -12,15 +12,15 @@
 //! 12  argument u32   by kind
 //! ```
 //!
-//! Who connects says `Hello` first and gets `Welcome` or `Refuse`. `Trigger` then carries
-//! interrupts, `Notice` tells the importer of a segment what its exporter has done, and `Bye` that the
-//! end that follows is meant. Each is sent whole or not at all. Whatever comes is checked: an end that
-//! says something impossible is hung up on.
+//! The connecting side first sends `Hello` and gets `Welcome` or `Refuse`. Then `Trigger` carries
+//! interrupts, `Notice` tells the importer of a segment what its exporter has done, and `Bye`
+//! announces the end of the connection. Each frame is sent as a whole or not at all. Each side
+//! checks all it receives, and disconnects a peer that sends an impossible frame.
 
-/// Bytes of a head.
+/// Size of a head in bytes.
 pub const HEAD: usize = 16;
 
-/// The longest that follows one.
+/// Largest size of a body.
 pub const MOST: usize = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SISC");
@@ -29,33 +29,34 @@ const VERSION: u16 = 1;
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// What the connector wants.
+    /// The request of the connecting side.
     Hello(Hello),
-    /// It has it.
+    /// The acceptance of the request.
     Welcome(Welcome),
-    /// It has not, by an error of SISCI.
+    /// The refusal of the request, with an error of SISCI.
     Refuse(u32),
     /// An interrupt, with its data.
     Trigger(Vec<u8>),
-    /// The exporter of a segment tells those who are connected.
+    /// A message of the exporter of a segment to its importers.
     Notice(Notice),
-    /// The sender releases its end.
+    /// The announcement that the sender releases its end.
     Bye,
 }
 
-/// What a connector wants.
+/// The request of the connecting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The number of the segment or interrupt: names are given to others when they are free.
+    /// The number of the segment or interrupt. A name that is free may be given to another
+    /// resource, so the number is checked.
     pub number: u32,
-    /// What a `Welcome` has said before the link went; 0 for a new connection.
+    /// The token of a `Welcome` before the link went; 0 for a new connection.
     pub token: u64,
-    /// Wants to share the memory of the segment, being on the same node.
+    /// Whether the sender, on the same node, wants to share the memory of the segment.
     pub attach: bool,
 }
 
 impl Hello {
-    /// For a new connection.
+    /// Makes the request for a new connection.
     pub fn new(number: u32) -> Self {
         Self {
             number,
@@ -65,30 +66,30 @@ impl Hello {
     }
 }
 
-/// What the connector gets.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Welcome {
-    /// Bytes of the segment.
+    /// The size of the segment in bytes.
     pub size: u64,
-    /// For a `Hello` after the link was away; for one that wants to share the memory, the name by which that is handed
-    /// over.
+    /// The token for a `Hello` after the link was down. For a process that wants to share the
+    /// memory, the name under which the memory is handed over.
     pub token: u64,
-    /// Each trigger of the interrupt counts.
+    /// Whether each trigger of the interrupt counts.
     pub counting: bool,
-    /// There may be others of that number.
+    /// Whether other interrupts may have the same number.
     pub shared: bool,
 }
 
-/// What an exporter has done with its segment.
+/// An action of an exporter on its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It is not available any more; connections stay.
+    /// The segment is not available any more; connections stay.
     Unavailable,
-    /// It is taken away.
+    /// The segment is taken away.
     Removed,
 }
 
-/// What came is no frame.
+/// The error for bytes that are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -99,7 +100,7 @@ const TRIGGER: u16 = 4;
 const NOTICE: u16 = 5;
 const BYE: u16 = 6;
 
-/// Bytes at the end of a welcome that say nothing.
+/// Unused bytes at the end of a welcome.
 const RESERVED: usize = 8;
 
 const ATTACH: u32 = 1;
@@ -107,7 +108,7 @@ const COUNTING: u32 = 1;
 const SHARED: u32 = 2;
 
 impl Frame {
-    /// As it is sent.
+    /// Returns the bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => {
@@ -198,23 +199,23 @@ impl Body<'_> {
     }
 }
 
-/// What was received and is no whole frame yet.
+/// Received bytes, from which whole frames are taken.
 #[derive(Default)]
 pub struct Reader {
     bytes: Vec<u8>,
-    /// How many of them belong to frames that were given out.
+    /// Number of bytes that belong to frames taken before.
     done: usize,
 }
 
 impl Reader {
-    /// More has come.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.done);
         self.done = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if it is whole.
+    /// Takes the next frame, if it is complete.
     pub fn next(&mut self) -> Result<Option<Frame>, Malformed> {
         let rest = self.bytes.get(self.done..).unwrap_or_default();
         let Some((head, body)) = rest.split_first_chunk::<HEAD>() else {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_received_in_any_pieces() {
+    fn frames_are_decoded_from_pieces_of_any_size() {
         let bytes: Vec<u8> = frames().iter().flat_map(Frame::encode).collect();
         for size in [1, 7, 16, 100, bytes.len()] {
             let mut reader = Reader::default();
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn malformed_frame_is_refused() {
         let good = Frame::Refuse(1).encode();
         for (place, value) in [(0, 0), (4, 99), (6, 2), (8, 1), (9, 0x20)] {
             let mut bytes = good.clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! `SCIQuery()`: what there is to know of adapters, segments and this library.
+//! `SCIQuery()`: queries of adapters, segments and this library.
 
 use std::ffi::c_char;
 use std::ffi::c_void;
@@ -18,9 +18,9 @@ use crate::memory;
 use crate::nodes;
 use crate::remote_segment;
 
-/// What `SCI_Q_API` says.
+/// The answer to `SCI_Q_API`.
 pub const API: &str = "SISCI API version 2.0 of SCIF for Linux";
-/// What `SCI_Q_VENDORID` says.
+/// The answer to `SCI_Q_VENDORID`.
 pub const VENDOR: &str = "SCIF for Linux";
 
 /// `sci_query_string_t`
@@ -75,17 +75,17 @@ pub struct DmaCapabilities {
     good_alignment: u32,
 }
 
-/// The commands, by number, with what each takes.
+/// Answers a query, by the number of its command.
 ///
 /// # Safety
 ///
-/// `data` is null, or leads to the structure of the command, which leads to null or to what its
-/// subcommand gives.
+/// `data` is null, or points to the structure of the command. Each pointer in it is null, or points
+/// to room for the result of its subcommand.
 pub unsafe fn query(command: u32, data: *mut c_void) -> Result<()> {
     if data.is_null() {
         return Err(Error::ILLEGAL_PARAMETER);
     }
-    // SAFETY: Each is what the command takes, by the contract of this function.
+    // SAFETY: `data` points to the structure of the command, by the contract of this function.
     unsafe {
         match command {
             1 => adapter(&*data.cast()),
@@ -109,9 +109,9 @@ unsafe fn string(query: &Text, text: &str) -> Result<()> {
     if query.text.is_null() || room == 0 {
         return Err(Error::ILLEGAL_PARAMETER);
     }
-    // What does not fit is cut off, as strncpy() and a zero would.
+    // Text that does not fit is cut off, as strncpy() and a zero would do.
     let count = text.len().min(room - 1);
-    // SAFETY: There is so much room, by the contract.
+    // SAFETY: The buffer has room for `length` bytes, by the contract.
     unsafe {
         core::ptr::copy_nonoverlapping(text.as_ptr().cast(), query.text, count);
         *query.text.add(count) = 0;
@@ -126,7 +126,7 @@ unsafe fn put(data: *mut c_void, value: u32) -> Result<()> {
     if data.is_null() {
         return Err(Error::ILLEGAL_PARAMETER);
     }
-    // SAFETY: It is an unsigned int, by the contract.
+    // SAFETY: The pointer is that of an unsigned int, by the contract.
     unsafe { data.cast::<u32>().write_unaligned(value) };
     Ok(())
 }
@@ -143,10 +143,10 @@ unsafe fn adapter(query: &Adapter) -> Result<()> {
         4 => u32::from(nodes::links()? > 0),
         5 => 1,
         6 => u32::try_from(nodes::links()?).unwrap_or(u32::MAX),
-        // They differ from link to link: scif doctor shows each.
+        // The values differ from link to link: scif doctor shows each.
         7..=10 => return Err(Error::NOT_SUPPORTED),
         11 => 1,
-        // Of maps; DMA takes any.
+        // The alignment of maps; DMA takes any.
         12 => maps::GRAIN as u32,
         13 => u32::MAX,
         14 => 4096,
@@ -175,7 +175,7 @@ unsafe fn system(query: &System) -> Result<()> {
 fn local(query: &mut Resource) -> Result<()> {
     let segment = local_segment::get(query.handle)?;
     match query.subcommand {
-        // Other hosts reach it by addresses that differ from link to link.
+        // Other hosts reach the segment by addresses that differ from link to link.
         1 | 2 => Err(Error::NOT_SUPPORTED),
         3 => {
             query.data = segment
@@ -244,7 +244,7 @@ unsafe fn dma(query: &Dma) -> Result<()> {
         least_alignment: 1,
         good_alignment: 64,
     };
-    // SAFETY: It leads to such a structure, by the contract.
+    // SAFETY: The pointer is that of such a structure, by the contract.
     unsafe {
         query
             .data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Numbers that nobody can guess.
+//! Numbers that no other process can guess.
 
 use rustix::io::retry_on_intr;
 use rustix::rand::GetRandomFlags;
@@ -9,11 +9,11 @@ use rustix::rand::getrandom;
 use crate::error::Error;
 use crate::error::Result;
 
-/// One of 64 bits; never 0.
+/// Returns a random number of 64 bits that is never 0.
 pub fn number() -> Result<u64> {
     loop {
         let mut bytes = [0u8; 8];
-        // Before the kernel has enough of them it waits, and can be interrupted.
+        // The call waits until the kernel has enough random bytes, and a signal can interrupt it.
         let count = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
         if count != bytes.len() {
             return Err(Error::SYSTEM);
@@ -30,10 +30,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_the_same() {
+    fn random_numbers_are_distinct() {
         let numbers: std::collections::BTreeSet<_> = (0..1000).flat_map(|_| number()).collect();
         assert_eq!(numbers.len(), 1000);
-        // Neither half is the same in all.
+        // Both halves differ from number to number.
         let low: std::collections::BTreeSet<_> = numbers.iter().map(|n| *n as u32).collect();
         let high: std::collections::BTreeSet<_> = numbers.iter().map(|n| n >> 32).collect();
         assert!(low.len() > 900 && high.len() > 900);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! What happens to segments: `sci_segment_cb_reason_t`.
+//! The events of segments: `sci_segment_cb_reason_t`.
 
-/// See the head of this file.
+/// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
-    /// Somebody has connected; or this side has, asynchronously.
+    /// An importer has connected; or this side has, asynchronously.
     Connect = 1,
-    /// Somebody has disconnected; or the connection was refused, or is no longer wanted.
+    /// An importer has disconnected; or the connection was refused, or is no longer wanted.
     Disconnect = 2,
-    /// The way to the node is away.
+    /// The link to the node is down.
     NotOperational = 3,
-    /// It is back.
+    /// The link is up again.
     Operational = 4,
-    /// For good.
+    /// The node is lost for good.
     Lost = 5,
 }
 
 impl Reason {
-    /// As C sees it.
+    /// Returns the number for C.
     pub fn number(self) -> u32 {
         self as u32
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Where triggers of interrupts arrive: the connections of all who may trigger, and those that nobody
-//! has waited for yet.
+//! The receiving side of interrupts: the connections of all peers that may trigger, and the
+//! triggers that no thread has waited for yet.
 //!
-//! Triggers stay in the connections until somebody waits, who reads them without any other thread in
-//! between. Who is accepted meanwhile is in the set that is waited for at once. Before it sleeps it looks at them for
-//! a moment, if that has been worth it lately, and they are few. As long as a connection is in a set that can be
-//! waited for, its peer rings for whatever it sends, so one who looks alone sets them aside, until somebody sleeps.
+//! Triggers stay in the connections until a thread waits. The waiter reads them itself, without
+//! another thread in between. A connection that is accepted meanwhile is at once in the epoll set
+//! that the waiter sleeps on. Before a waiter sleeps, it polls the connections for a moment, if
+//! there are few of them and polling has paid off lately. As long as a connection is in an epoll
+//! set, its peer rings for whatever it sends. So a waiter that polls alone takes the connections
+//! out of the set, until a waiter sleeps.
 //!
 //! Locks: `channels`, then `inbox`.
 
@@ -36,20 +38,21 @@ use crate::protocol::Frame;
 use crate::protocol::Hello;
 use crate::protocol::Welcome;
 
-/// Bytes of data that wait here, where a trigger without any counts as one; as many again wait in each connection.
+/// Bytes of data that the inbox holds, where a trigger without data counts as one byte. Each
+/// connection holds as many again.
 const MOST_BYTES: usize = 64 << 10;
 
-/// So many connections can be looked at one by one in no time.
-const FEW: usize = 4;
+/// Largest number of connections that a waiter polls one by one.
+const MAX_POLLED: usize = 4;
 
-/// What triggers mean.
+/// The way in which triggers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Several that nobody has waited for are one.
+    /// Several triggers that no thread has waited for count as one.
     Once,
-    /// Each counts.
+    /// Each trigger counts.
     Each,
-    /// Each counts, and has data.
+    /// Each trigger counts, and has data.
     Data,
 }
 
@@ -58,7 +61,7 @@ struct Inbox {
     count: u64,
     data: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// The bell is readable.
+    /// Whether the bell is readable.
     rung: bool,
 }
 
@@ -68,7 +71,7 @@ impl Inbox {
     }
 }
 
-/// What data counts for in the inbox.
+/// Returns how many bytes a trigger's data count for in the inbox.
 fn cost(data: &[u8]) -> usize {
     data.len().max(1)
 }
@@ -78,11 +81,11 @@ struct Channels {
     last: u64,
     open: HashMap<u64, Arc<Channel>>,
     waiters: usize,
-    /// None of them is in the set that is waited for; else all are.
+    /// Whether no connection is in the epoll set. If false, all are.
     aside: bool,
 }
 
-/// One who waits.
+/// A thread that waits for a trigger.
 struct Waiter<'a>(&'a Receiver);
 
 impl<'a> Waiter<'a> {
@@ -102,12 +105,13 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// See the head of this file.
+/// The receiver of a local interrupt.
 pub struct Receiver {
     counting: Counting,
     shared: bool,
     epoll: Descriptor,
-    /// Readable while there is something in the inbox for another who waits, or it is closed.
+    /// An eventfd. Readable while the inbox holds something for another waiter, or the receiver is
+    /// closed.
     bell: Descriptor,
     channels: Mutex<Channels>,
     inbox: Mutex<Inbox>,
@@ -118,7 +122,7 @@ pub struct Receiver {
 const BELL: u64 = 0;
 
 impl Receiver {
-    /// With nobody connected.
+    /// Creates a receiver without connections.
     pub fn new(counting: Counting, shared: bool) -> Result<Arc<Self>> {
         let this = Self {
             counting,
@@ -142,33 +146,33 @@ impl Receiver {
     fn ring(&self, inbox: &mut Inbox) {
         if !inbox.rung {
             inbox.rung = true;
-            // If it can't count further, it is readable.
+            // If the eventfd can't count further, it is readable already.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
 
     fn silence(&self, inbox: &mut Inbox) {
-        // Once closed it stays readable, for all who wait.
+        // Once closed, the bell stays readable for all waiters.
         if inbox.rung && !self.closed.load(Relaxed) {
             inbox.rung = false;
             let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
         }
     }
 
-    /// Nobody waits any more.
+    /// Cancels all waits, those in progress and later ones.
     pub fn close(&self) {
         {
             let mut inbox = lock(&self.inbox);
             self.closed.store(true, Relaxed);
             self.ring(&mut inbox);
         }
-        // Those who wait are counted on, until they have left.
+        // Waiters stay counted until they have left.
         let open = core::mem::take(&mut lock(&self.channels).open);
         drop(open);
     }
 
-    /// The next trigger, with its data if it has such. OVERFLOW, with its length, if that is more than
-    /// `room`: it stays then.
+    /// Waits for the next trigger. Returns its data, or nothing if triggers have none. OVERFLOW,
+    /// with the length of the data, if the data are longer than `room`; the trigger then stays.
     pub fn next(&self, room: usize, deadline: Deadline) -> core::result::Result<Vec<u8>, Missed> {
         let _waiter = Waiter::new(self);
         let began = Instant::now();
@@ -196,19 +200,20 @@ impl Receiver {
         }
     }
 
-    /// Looks for a moment; whether something has come. The peers have not been told to ring for it.
+    /// Polls for a moment. Returns whether a trigger has come. The peers have not been told to ring
+    /// for it.
     fn stay_awake(&self, deadline: Deadline) -> bool {
         let limit = self.awake.limit();
         if limit.is_zero() {
             return false;
         }
-        let few = self.set_aside();
-        if few.is_empty() {
+        let connections = self.set_aside();
+        if connections.is_empty() {
             return false;
         }
         let began = Instant::now();
         while began.elapsed() < limit && !deadline.is_over() && !self.closed.load(Relaxed) {
-            for (id, channel) in &few {
+            for (id, channel) in &connections {
                 self.read(*id, channel);
             }
             if !lock(&self.inbox).is_empty() {
@@ -218,11 +223,11 @@ impl Receiver {
         false
     }
 
-    /// Takes the connections out of the set that is waited for, if the caller is the only one who waits: all of
-    /// them, which are few. None otherwise.
+    /// Takes all connections out of the epoll set and returns them, if the caller is the only
+    /// waiter and they are few. Returns none if not.
     fn set_aside(&self) -> Vec<(u64, Arc<Channel>)> {
         let mut channels = lock(&self.channels);
-        if channels.waiters != 1 || channels.open.len() > FEW {
+        if channels.waiters != 1 || channels.open.len() > MAX_POLLED {
             return Vec::new();
         }
         if !channels.aside {
@@ -235,17 +240,17 @@ impl Receiver {
         all.map(|(id, channel)| (*id, channel.clone())).collect()
     }
 
-    /// Who sleeps hears of all.
+    /// Puts all connections back into the epoll set. A waiter that sleeps must hear of all of them.
     fn put_back(&self, channels: &mut Channels) {
         if !channels.aside {
             return;
         }
         channels.aside = false;
-        // One that can't be waited for is of no use any more.
+        // A connection that can't be watched is of no use any more.
         channels.open.retain(|id, channel| self.watch(*id, channel));
     }
 
-    /// Puts one into the set that is waited for; whether that could be done.
+    /// Puts a connection into the epoll set. Returns whether that worked.
     fn watch(&self, id: u64, channel: &Channel) -> bool {
         let data = EventData::new_u64(id);
         epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok()
@@ -280,7 +285,8 @@ impl Receiver {
         Ok(Some(Vec::new()))
     }
 
-    /// Waits until something has come, and puts it into the inbox; whether that was in time.
+    /// Waits until triggers have come, and puts them into the inbox. Returns false if none came in
+    /// time.
     fn gather(&self, deadline: Deadline) -> Result<bool> {
         self.put_back(&mut lock(&self.channels));
         let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
@@ -301,9 +307,10 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Lets go of those who have gone, though nobody waits; what has come of others waits in the inbox then.
+    /// Drops the connections of peers that have gone, although no thread waits. Triggers of other
+    /// peers then wait in the inbox.
     fn tidy(&self) {
-        // An error is seen by who waits.
+        // The next waiter sees an error.
         let _ = self.gather(Deadline::after(0));
         let mut inbox = lock(&self.inbox);
         if !inbox.is_empty() {
@@ -331,7 +338,7 @@ impl Receiver {
                 }
             }
         });
-        // For others who wait, too, if one does not take all.
+        // Wakes up other waiters too, if one trigger is not all.
         if inbox.count > 1 || inbox.data.len() > 1 {
             self.ring(&mut inbox);
         }
@@ -366,12 +373,12 @@ impl Connected for Receiver {
     }
 }
 
-/// Why there is no trigger.
+/// The error of a wait for a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// Of the data that there was no room for.
+    /// Length of the data that did not fit, or 0.
     pub length: usize,
 }
 
@@ -392,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_counted_until_it_leaves_though_all_is_closed() -> Result<()> {
+    fn waiter_is_counted_after_close_until_it_leaves() -> Result<()> {
         let receiver = Receiver::new(Counting::Once, false)?;
         let waiter = Waiter::new(&receiver);
         receiver.close();

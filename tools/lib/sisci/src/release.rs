@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Everything that a program has left behind, released in an order in which nothing needs what has
-//! gone before; and everything that a child of it has to forget.
+//! The order in which all resources of a program are released, so that none needs one that is gone;
+//! and the list of all state that a child must forget.
 
 use crate::device::DEVICES;
 use crate::dma::QUEUES;
@@ -19,7 +19,7 @@ use crate::remote_segment::REMOTE_SEGMENTS;
 use crate::sequences;
 use crate::store_log;
 
-/// See the head of this file.
+/// Releases all resources that a program has left behind.
 pub fn all() {
     sequences::remove_all();
     QUEUES.take_all().iter().for_each(|queue| queue.release());
@@ -56,8 +56,8 @@ pub fn all() {
     DEVICES.take_all();
 }
 
-/// Forgets all that the parent of this process had. Nothing of it is dropped: its threads are not here, and its peers
-/// are to notice nothing.
+/// Forgets all state of the parent process. Nothing is dropped: the parent's threads do not exist
+/// here, and the parent's peers must notice nothing.
 pub fn forget(process: &NewProcess) {
     library::forget(process);
     life::forget(process);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Remote interrupts: what a program triggers.
+//! Remote interrupts, which a program triggers.
 //!
-//! A link that was away is of no concern to who triggers after it is back: the connection is then made
-//! again, if the node lives on.
+//! A program that triggers after a link was down need not care: if the node is in the same life,
+//! the connection is made again.
 //!
-//! Lock: `targets`, held while a trigger is sent, so that those of several threads keep their order.
+//! Lock: `targets`, held while a trigger is sent, so that triggers of several threads keep their
+//! order.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -35,11 +36,12 @@ pub static INTERRUPTS: Table<RemoteInterrupt> = Table::new(9);
 /// Interrupts with data.
 pub static DATA_INTERRUPTS: Table<RemoteInterrupt> = Table::new(10);
 
-/// How long a trigger waits for room: one that counts, and one with data whose ring may still grow.
+/// Time that a trigger waits for room: a trigger that counts, and one with data whose ring may
+/// still grow.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a trigger with data tries again meanwhile. It can't poll: its message goes whole or not at
-/// all, and an endpoint is writable as soon as one byte is free.
+/// Interval at which a trigger with data tries again meanwhile. It can't poll: its message is sent
+/// as a whole or not at all, and an endpoint is writable as soon as one byte is free.
 const RETRY: Duration = Duration::from_millis(1);
 
 struct Target {
@@ -47,14 +49,15 @@ struct Target {
     channel: Channel,
     counting: bool,
     life: Life,
-    /// Whether a trigger has waited [`PATIENCE`] in vain: the ring is as large as it will become, and no
+    /// Whether a trigger has waited [`PATIENCE`] in vain. The ring then has its final size, and no
     /// later trigger waits for it to grow.
     is_grown: bool,
 }
 
-/// See the head of this file.
+/// A connection to an interrupt of another process.
 pub struct RemoteInterrupt {
-    /// Until it is released, although a thread may still be leaving a wait.
+    /// The use of the device. It ends with the release, although a thread may still be leaving a
+    /// wait.
     device: DeviceUse,
     kind: Kind,
     node: u16,
@@ -101,7 +104,8 @@ impl Target {
                 std::thread::sleep(RETRY);
                 continue;
             }
-            // There are many that nobody has waited for: this one is among them.
+            // The receiver has not waited for many triggers yet, and this one counts as one with
+            // them.
             if !self.counting {
                 return Ok(());
             }
@@ -113,7 +117,7 @@ impl Target {
 }
 
 impl RemoteInterrupt {
-    /// `SCIConnectInterrupt()`, `SCIConnectDataInterrupt()`
+    /// Implements `SCIConnectInterrupt()` and `SCIConnectDataInterrupt()`.
     pub fn connect(
         device: Handle,
         kind: Kind,
@@ -134,7 +138,7 @@ impl RemoteInterrupt {
             }
             Err(error) => Some(error),
         };
-        // The first of a number that is shared may have gone.
+        // The first interrupt of a shared number may have gone.
         if !alone && error.is_none_or(|error| error == Error::NO_SUCH_INTNO) {
             let others = kind.sharers();
             let others = others.map(|class| Target::connect(node, class, number, deadline));
@@ -153,7 +157,7 @@ impl RemoteInterrupt {
         table(kind).insert(std::sync::Arc::new(interrupt))
     }
 
-    /// `SCITriggerInterrupt()`, `SCITriggerDataInterrupt()`
+    /// Implements `SCITriggerInterrupt()` and `SCITriggerDataInterrupt()`.
     pub fn trigger(&self, data: &[u8]) -> Result<()> {
         if data.len() > MOST {
             return Err(Error::OUT_OF_RANGE);
@@ -178,7 +182,8 @@ impl RemoteInterrupt {
         reached
     }
 
-    /// The connection has ended: if that was the link, and the node is back, connects once more.
+    /// Triggers after the connection has ended. If the link was down and the node is back, connects
+    /// once more.
     fn trigger_again(&self, target: &mut Target, data: &[u8]) -> Result<()> {
         if target.life.goes_on() {
             return Err(Error::NOT_CONNECTED);
@@ -190,7 +195,7 @@ impl RemoteInterrupt {
                 let deadline = Deadline::of_connect(0);
                 let again = Target::connect(self.node, target.class, self.number, deadline);
                 let again = again.map_err(|error| match error {
-                    // It was removed meanwhile.
+                    // The interrupt was removed meanwhile.
                     Error::NO_SUCH_INTNO => Error::NOT_CONNECTED,
                     _ => Error::NODE_NOT_RESPONDING,
                 });
@@ -200,13 +205,13 @@ impl RemoteInterrupt {
         }
     }
 
-    /// `SCIDisconnectInterrupt()`, `SCIDisconnectDataInterrupt()`
+    /// Implements `SCIDisconnectInterrupt()` and `SCIDisconnectDataInterrupt()`.
     pub fn disconnect(handle: Handle, kind: Kind) -> Result<()> {
         table(kind).remove(handle)?.release();
         Ok(())
     }
 
-    /// Lets go of all.
+    /// Releases all resources.
     pub fn release(&self) {
         let targets = core::mem::take(&mut *lock(&self.targets));
         for target in targets {

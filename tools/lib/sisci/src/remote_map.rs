@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! A part of a remote segment, mapped: the same address as long as it lives, whatever connection is
-//! behind it.
+//! A mapped part of a remote segment. Its address stays the same as long as the map lives, whatever
+//! connection is behind it.
 //!
 //! Locks: `area`, `starts`: leaves.
 
@@ -19,13 +19,13 @@ use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::memory::map_error;
 
-/// See the head of this file.
+/// A mapped part of a remote segment.
 pub struct RemoteMap {
     offset: u64,
     writable: bool,
     address: usize,
     area: Mutex<Option<Mapping>>,
-    /// Of its sequences: the epoch in which each was started.
+    /// The epochs in which its sequences were started.
     starts: Mutex<Vec<&'static AtomicU64>>,
 }
 
@@ -33,7 +33,7 @@ pub struct RemoteMap {
 pub const NEVER: u64 = 0;
 
 impl RemoteMap {
-    /// Maps it.
+    /// Maps the part.
     pub fn new(
         endpoint: &Endpoint,
         offset: u64,
@@ -53,42 +53,42 @@ impl RemoteMap {
         }))
     }
 
-    /// A sequence is to know if the segment gets lost.
+    /// Adds the start of a sequence, which must learn if the segment is lost.
     pub fn has_sequence(&self, start: &'static AtomicU64) {
         lock(&self.starts).push(start);
     }
 
-    /// It is removed.
+    /// Forgets the start of a sequence that is removed.
     pub fn sequence_gone(&self, start: &'static AtomicU64) {
         lock(&self.starts).retain(|other| !core::ptr::eq(*other, start));
     }
 
-    /// The segment is lost: no sequence is as it was at its start.
+    /// Marks all sequences as not started, because the segment is lost.
     pub fn lost(&self) {
         for start in lock(&self.starts).iter() {
             start.store(NEVER, Relaxed);
         }
     }
 
-    /// Where it begins.
+    /// Returns the address.
     pub fn address(&self) -> *mut c_void {
         self.address as *mut c_void
     }
 
-    /// Shows the same through another connection.
+    /// Maps the same part through another connection.
     pub fn renew(&self, endpoint: &Endpoint) -> endpoint::Result<()> {
         let mut area = lock(&self.area);
         let Some(old) = &*area else { return Ok(()) };
         let (len, place) = (old.len(), Place::Over(old.address()));
         let new = endpoint.map(self.offset, len, self.writable, place)?;
-        // What was there has gone.
+        // The new area has replaced the old one.
         if let Some(old) = area.replace(new) {
             old.forget();
         }
         Ok(())
     }
 
-    /// Unmaps it.
+    /// Unmaps the part.
     pub fn unmap(&self) {
         let area = lock(&self.area).take();
         drop(area);

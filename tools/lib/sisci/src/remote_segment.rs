@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Remote segments: what a program has connected to. One connection is behind each, or, for a
-//! broadcast segment, one to each node that has the group; nodes that get it later are connected to then.
+//! Remote segments, to which a program has connected. A remote segment has one connection. A
+//! broadcast segment has one to each node that has the group, and connects to nodes that get the
+//! group later.
 //!
-//! Locks: `looks`, then those of who looks; `state`, then `imports`; leaves otherwise.
+//! Locks: `looks`, then those of its callbacks; `state`, then `imports`; all others are leaves.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -34,57 +35,59 @@ use crate::reason::Reason;
 use crate::threads;
 use crate::threads::Caller;
 
-/// How often nodes are asked for a group that they did not have.
+/// Interval at which nodes are asked for a group that they did not have.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The connections at one moment; they are never changed, but replaced.
+/// The connections at one moment. They are never changed, but replaced.
 pub type Imports = Arc<[Arc<Import>]>;
 
-/// What is done with the connections from time to time; it returns whether it is to be done again.
+/// A callback that is called with the connections from time to time. It returns whether to call it
+/// again.
 type OnLook = Box<dyn Fn(&Imports) -> bool + Send>;
 
-/// All of them.
+/// All remote segments.
 pub static REMOTE_SEGMENTS: Table<RemoteSegment> = Table::new(3);
 
 #[derive(Default)]
 struct State {
-    /// Maps and transfers.
+    /// Number of maps and transfers.
     uses: usize,
     released: bool,
 }
 
-/// See the head of this file.
+/// A remote segment.
 pub struct RemoteSegment {
-    /// Until it is disconnected, although a thread may still be connecting it.
+    /// The use of the device. It ends when the segment is disconnected, although a thread may still
+    /// be connecting.
     device: DeviceUse,
     node_id: u32,
     number: u32,
-    /// Once it is connected.
+    /// The connections, once there are any.
     imports: RwLock<Option<Imports>>,
     state: Mutex<State>,
-    /// By those who want to know who joins the group.
+    /// Callbacks of maps that must learn which nodes join the group.
     looks: Mutex<Vec<OnLook>>,
     pub events: Arc<Events<Event>>,
     has_callback: bool,
     caller: Caller,
 }
 
-/// What to connect to, and how.
+/// The arguments of a connect.
 pub struct Wanted {
-    /// Of SISCI.
+    /// The node, by SISCI's id.
     pub node_id: u32,
-    /// Of the segment.
+    /// The number of the segment.
     pub number: u32,
-    /// Of `SCIConnectSegment()`.
+    /// The flags of `SCIConnectSegment()`.
     pub flags: u32,
-    /// In milliseconds.
+    /// The timeout in milliseconds.
     pub timeout: u32,
-    /// For its events.
+    /// The callback for events.
     pub callback: Option<callback::RemoteSegment>,
 }
 
 impl RemoteSegment {
-    /// `SCIConnectSegment()`
+    /// Implements `SCIConnectSegment()`.
     pub fn connect(device: Handle, wanted: Wanted) -> Result<Handle> {
         let broadcast = wanted.flags & flags::BROADCAST != 0;
         let node = match wanted.node_id {
@@ -160,7 +163,7 @@ impl RemoteSegment {
             Some(node) => vec![connect(node)?],
             None => {
                 let nodes = endpoint::nodes()?.online;
-                // Those without the group are not meant.
+                // Nodes without the group are skipped.
                 nodes
                     .into_iter()
                     .filter_map(|node| connect(node).ok())
@@ -200,7 +203,7 @@ impl RemoteSegment {
                 if library::check_running().is_err() || lock(&segment.state).released {
                     return;
                 }
-                // A node that can't be asked now is asked the next time.
+                // If a node can't be asked now, the next round asks it.
                 let _ = segment.join_others(class);
                 if let Ok(imports) = segment.imports() {
                     lock(&segment.looks).retain(|look| look(&imports));
@@ -211,7 +214,7 @@ impl RemoteSegment {
         Ok(())
     }
 
-    /// Connects to nodes that have the group and were not connected to, or have it anew.
+    /// Connects to nodes that have the group and are not connected yet, or have the group anew.
     fn join_others(&self, class: u32) -> Result<()> {
         let known = self.imports()?;
         let living = known.iter().filter(|import| !import.is_over());
@@ -223,7 +226,7 @@ impl RemoteSegment {
             }
             let deadline = Deadline::of_connect(0);
             let joined = Import::connect(node, class, self.number, deadline, &self.events);
-            // One that is smaller is none: programs know the size.
+            // A smaller segment is no member: programs know the size.
             match joined {
                 Ok(import) if import.size() >= self.size() => imports.push(import),
                 Ok(import) => import.release(),
@@ -236,44 +239,45 @@ impl RemoteSegment {
         }
     }
 
-    /// Calls a function with the connections whenever nodes were asked for the group, as long as it returns true.
+    /// Adds a callback. It is called with the connections after each round of asking nodes, as long
+    /// as it returns true.
     pub fn on_look(&self, look: impl Fn(&Imports) -> bool + Send + 'static) {
         lock(&self.looks).push(Box::new(look));
     }
 
-    /// The node, by SISCI's id.
+    /// Returns the node, by SISCI's id.
     pub fn node_id(&self) -> u32 {
         self.node_id
     }
 
-    /// The number.
+    /// Returns the number of the segment.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Whether its events go to a callback.
+    /// Returns whether events go to a callback.
     pub fn has_callback(&self) -> bool {
         self.has_callback
     }
 
-    /// The connections: NOT_CONNECTED before there are any.
+    /// Returns the connections. NOT_CONNECTED: there are none yet.
     pub fn imports(&self) -> Result<Imports> {
         let imports = self.imports.locked_to_read();
         imports.clone().ok_or(Error::NOT_CONNECTED)
     }
 
-    /// Whether writes go to all nodes of a group.
+    /// Returns whether writes go to all nodes of a group.
     pub fn is_broadcast(&self) -> bool {
         self.node_id == nodes::BROADCAST
     }
 
-    /// The connection, for what is done with one only.
+    /// Returns the only connection, or the first of a group.
     pub fn import(&self) -> Result<Arc<Import>> {
         let imports = self.imports()?;
         imports.first().cloned().ok_or(Error::NOT_CONNECTED)
     }
 
-    /// Bytes, the least of them; 0 if it is not connected.
+    /// Returns the size in bytes, of a group the smallest; 0 if there is no connection.
     pub fn size(&self) -> u64 {
         let Ok(imports) = self.imports() else {
             return 0;
@@ -282,7 +286,7 @@ impl RemoteSegment {
         sizes.min().unwrap_or(0)
     }
 
-    /// Says that something uses it; until the [`RemoteUse`] is dropped it can't be disconnected.
+    /// Counts a use of the segment, which can't be disconnected until the [`RemoteUse`] is dropped.
     pub fn hold(self: &Arc<Self>) -> Result<RemoteUse> {
         let mut state = lock(&self.state);
         if state.released {
@@ -292,7 +296,7 @@ impl RemoteSegment {
         Ok(RemoteUse(self.clone()))
     }
 
-    /// `SCIDisconnectSegment()`
+    /// Implements `SCIDisconnectSegment()`.
     pub fn disconnect(handle: Handle) -> Result<()> {
         let segment = REMOTE_SEGMENTS.get(handle)?;
         {
@@ -307,7 +311,7 @@ impl RemoteSegment {
         Ok(())
     }
 
-    /// Lets go of all.
+    /// Releases all resources.
     pub fn release(&self) {
         lock(&self.state).released = true;
         if let Ok(imports) = self.imports() {
@@ -319,7 +323,7 @@ impl RemoteSegment {
     }
 }
 
-/// Something that uses a remote segment.
+/// A use of a remote segment.
 pub struct RemoteUse(Arc<RemoteSegment>);
 
 impl Drop for RemoteUse {
@@ -328,7 +332,7 @@ impl Drop for RemoteUse {
     }
 }
 
-/// The segment of a handle.
+/// Returns the segment of a handle.
 pub fn get(handle: Handle) -> Result<Arc<RemoteSegment>> {
     REMOTE_SEGMENTS.get(handle)
 }

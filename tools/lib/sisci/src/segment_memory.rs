@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The memory that a local segment has: none at first, then pinned, and windows of it.
+//! The memory of a local segment: none at first, then pinned, and windows of it.
 //!
-//! Those who import the segment keep it, even when the program has removed the segment.
+//! Importers of the segment keep the memory, even when the program has removed the segment.
 //!
-//! Lock: `windows`, a leaf. Windows are made under it, which does not wait for programs.
+//! Lock: `windows`, a leaf. A window is made under the lock, which does not wait for programs.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::memory::Memory;
 
-/// See the head of this file.
+/// The memory of a local segment, and its windows.
 #[derive(Default)]
 pub struct SegmentMemory {
     size: OnceLock<usize>,
@@ -35,7 +35,7 @@ struct Window {
 }
 
 impl SegmentMemory {
-    /// Takes the memory; ILLEGAL_OPERATION if there is some already.
+    /// Sets the memory. ILLEGAL_OPERATION: the segment has memory already.
     pub fn give(&self, size: usize, memory: Memory) -> Result<()> {
         self.memory
             .set(memory)
@@ -43,7 +43,7 @@ impl SegmentMemory {
         self.size.set(size).map_err(|_| Error::ILLEGAL_OPERATION)
     }
 
-    /// Takes memory that is pinned from the beginning.
+    /// Sets memory that is pinned from the beginning.
     pub fn give_pinned(&self, size: usize, memory: Memory) -> Result<()> {
         let pinned = memory.pin()?;
         self.give(size, memory)?;
@@ -51,14 +51,14 @@ impl SegmentMemory {
         Ok(())
     }
 
-    /// Pins it.
+    /// Pins the memory.
     pub fn pin(&self) -> Result<()> {
         let pinned = self.get()?.pin()?;
         let _ = self.pinned.set(pinned);
         Ok(())
     }
 
-    /// Returns how many bytes it has, as programs are told; 0 if there is none.
+    /// Returns the size in bytes that a program is told; 0 if there is no memory.
     pub fn size(&self) -> usize {
         self.size.get().copied().unwrap_or(0)
     }
@@ -68,7 +68,7 @@ impl SegmentMemory {
         self.memory.get().ok_or(Error::ILLEGAL_OPERATION)
     }
 
-    /// Returns SEGMENT_NOT_PREPARED before it is pinned.
+    /// Returns SEGMENT_NOT_PREPARED before the memory is pinned.
     pub fn check_pinned(&self) -> Result<()> {
         self.pinned().map(drop)
     }
@@ -77,13 +77,15 @@ impl SegmentMemory {
         self.pinned.get().ok_or(Error::SEGMENT_NOT_PREPARED)
     }
 
-    /// Makes all of it a window of a connection: at this offset, or at any. Returns the offset.
+    /// Makes all of the memory a window of a connection, at this offset or at any. Returns the
+    /// offset.
     pub fn register(&self, endpoint: &Endpoint, offset: Option<i64>) -> Result<i64> {
         let length = self.get()?.len() as u64;
         Ok(endpoint.register(self.pinned()?, 0..length, offset)?)
     }
 
-    /// Returns where it is a window of a connection to another segment, and makes the window if there is none.
+    /// Returns the offset of the memory's window in a connection to another segment. Makes the
+    /// window if there is none.
     pub fn window(&self, channel: &Arc<Channel>) -> Result<u64> {
         let mut windows = lock(&self.windows);
         let is_of = |window: &&Window| core::ptr::eq(window.channel.as_ptr(), &**channel);
@@ -99,7 +101,8 @@ impl SegmentMemory {
         Ok(offset as u64)
     }
 
-    /// Ends the windows of connections to other segments. A connection that has ended has taken its own with it.
+    /// Unregisters the windows in connections to other segments. A connection that has ended has no
+    /// windows any more.
     pub fn end_windows(&self) {
         let Ok(memory) = self.get() else { return };
         let length = memory.len() as u64;

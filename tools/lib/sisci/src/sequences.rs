@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Sequences: whether all that was stored since the last look has arrived.
+//! Sequences: they tell whether all stores since the last check have arrived.
 //!
-//! To look costs a few loads: of the sequence's own place, of the kernel's page for the node, and,
-//! unless the program says otherwise, one from the remote memory, which comes back behind all stores
-//! that went before. So there is one table that is never freed, a handle says where in it, and a place
-//! has the handle of who has it now. Memory of places that were never used is none.
+//! A check costs a few loads: of the sequence's own slot, and of the kernel's page for the node.
+//! Unless the program says otherwise, it also loads from the remote memory, which returns behind
+//! all earlier stores. So there is one table that is never freed. A handle holds the index of a
+//! slot, and the slot holds the handle of its present sequence. Slots that were never used take no
+//! memory.
 //!
-//! Locks: `FREE`, a leaf, for making and removing; a place's `map`, then those of maps.
+//! Locks: `FREE`, a leaf, for making and removing; a slot's `map`, then those of maps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::lock::lock;
 use crate::maps::Kind;
 use crate::maps::MAPS;
 use crate::maps::Map;
-use crate::members::Standing;
+use crate::members::GroupState;
 use crate::nodes;
 use crate::nodes::Status as NodeStatus;
 use crate::process;
@@ -44,39 +45,39 @@ use crate::store_log;
 
 const KIND: u8 = 5;
 
-/// A power of two, so that every handle means one of them; the first is nobody's.
+/// Number of slots: a power of two, so that every handle has a slot. The first slot is never used.
 const PLACES: usize = 1 << 14;
 
-/// What a look says: `sci_sequence_status_t`.
+/// The result of a check: `sci_sequence_status_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Status {
-    /// All has arrived.
+    /// All stores have arrived.
     Ok = 0,
-    /// Something failed, and can be tried again at once.
+    /// Stores failed, and can be tried again at once.
     Retriable = 1,
-    /// The link was away: start again first.
+    /// The link was down: the program must start the sequence again first.
     NotRetriable = 2,
-    /// The link is away.
+    /// The link is down.
     Pending = 3,
 }
 
-/// A sequence, or a place for one.
+/// A sequence, or a free slot for one.
 ///
 /// # Invariants
 ///
-/// While there is a handle, `node` is a page that is never unmapped, and `probe` can be read from as
-/// long as the map is there.
+/// While there is a handle, `node` is a page that is never unmapped, and `probe` can be read from
+/// as long as the map exists.
 struct Slot {
-    /// As the program holds it; 0 while there is none.
+    /// The handle as the program has it; 0 if the slot is free.
     handle: AtomicUsize,
     node: AtomicPtr<NodeStatus>,
-    /// As of the last start; even if it was not started.
+    /// The epoch at the last start; even if the sequence was not started.
     epoch: AtomicU64,
     errors: AtomicU64,
-    /// Where to read from to know that stores have arrived.
+    /// The address to read from, to know that stores have arrived.
     probe: AtomicPtr<u32>,
-    /// It is about many nodes: its map knows how they stand.
+    /// Whether the sequence is for a broadcast map, which knows the state of its members.
     is_broadcast: AtomicBool,
     map: PerProcess<Mutex<Option<Arc<Map>>>>,
 }
@@ -97,19 +98,20 @@ impl Slot {
 
 static TABLE: [Slot; PLACES] = [const { Slot::new() }; PLACES];
 
-/// How many of its places were ever used; changed under `FREE`.
+/// Number of slots that were ever used; changed under `FREE`.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The generation of the newest.
+/// The generation of the newest handle.
 static NEWEST: AtomicU32 = AtomicU32::new(0);
 
-/// So many handles whose map went before them are remembered.
+/// Number of sequences that the library remembers although their map was removed before them.
 const MOST_ORPHANS: usize = 1 << 16;
 
 struct Free {
-    /// Places that were used.
+    /// Slots that were used and are free.
     places: Vec<usize>,
-    /// Handles whose map went before them: each may still be removed, as programs do. The oldest is the first.
+    /// Handles whose map was removed before them. Programs may still remove each. The oldest is the
+    /// first.
     orphans: BTreeSet<usize>,
 }
 
@@ -124,20 +126,20 @@ impl Free {
 
 static FREE: PerProcess<Mutex<Free>> = PerProcess::new(Mutex::new(Free::new()));
 
-/// The place of a sequence that there is.
+/// Returns the slot of a sequence that exists.
 #[inline(always)]
 fn find(handle: Handle) -> Result<&'static Slot> {
     let number = handle as usize;
-    // The place is in the low bits, see `Parts`; all others are compared.
+    // The index is in the low bits, see `Parts`; the comparison covers all others.
     let slot = &TABLE[number % PLACES];
-    // In a child the nodes' pages are not there.
+    // In a child the pages of nodes are not mapped.
     match slot.handle.load(Acquire) == number && number != 0 && process::is_own() {
         true => Ok(slot),
         false => Err(Error::ILLEGAL_PARAMETER),
     }
 }
 
-/// An index that nobody has, and its place.
+/// Returns a free index, and its slot.
 fn place() -> Result<(usize, &'static Slot)> {
     let mut free = lock(&FREE);
     if let Some(index) = free.places.pop() {
@@ -150,14 +152,14 @@ fn place() -> Result<(usize, &'static Slot)> {
     Ok((index, slot))
 }
 
-/// `SCICreateMapSequence()`
+/// Implements `SCICreateMapSequence()`.
 pub fn create(map: Handle) -> Result<Handle> {
     let map = MAPS.get(map)?;
     let node = nodes::status(map.node()?)?;
     let (index, slot) = place()?;
     let node = core::ptr::from_ref(node).cast_mut();
     let probe = match map.address().is_null() {
-        // There is nothing to read back, but something to read.
+        // There is nothing to read back, but the check needs an address that it can read.
         true => node.cast(),
         false => map.address().cast(),
     };
@@ -174,18 +176,18 @@ pub fn create(map: Handle) -> Result<Handle> {
         index,
     }
     .handle();
-    // INVARIANT: All of it is there.
+    // INVARIANT: All fields are set.
     slot.handle.store(handle as usize, Release);
     map.has_sequence(handle);
     if let Kind::Remote(remote, ..) = map.kind() {
         remote.has_sequence(&slot.epoch);
     }
-    // Programs that check without a start mean from now on.
+    // Programs that check without a start expect a check of all stores from now on.
     let _ = start(handle);
     Ok(handle)
 }
 
-/// `SCIRemoveSequence()`
+/// Implements `SCIRemoveSequence()`.
 pub fn remove(handle: Handle) -> Result<()> {
     let Ok(slot) = find(handle) else {
         return remove_orphan(handle);
@@ -210,7 +212,7 @@ fn release(slot: &'static Slot, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Releases a map. Its sequences are of no use any more, but can still be removed.
+/// Releases a map. Its sequences become stale, but programs can still remove them.
 pub fn release_map(map: &Map) {
     map.take_sequences().into_iter().for_each(orphan);
     map.release();
@@ -225,7 +227,7 @@ fn orphan(handle: Handle) {
         }
         orphans.insert(handle as usize);
     }
-    // It may have been removed at this moment.
+    // Another thread may have removed it at this moment.
     if release(slot, handle).is_err() {
         lock(&FREE).orphans.remove(&(handle as usize));
     }
@@ -238,16 +240,16 @@ fn remove_orphan(handle: Handle) -> Result<()> {
     }
 }
 
-/// Makes all stale.
+/// Removes all sequences.
 pub fn remove_all() {
     for slot in TABLE.iter().skip(1).take(USED.load(Relaxed)) {
-        // One that is none, or goes at this moment, is not found.
+        // A free slot, or one that is removed at this moment, is not found.
         let _ = remove(slot.handle.load(Acquire) as Handle);
     }
     lock(&FREE).orphans.clear();
 }
 
-/// Forgets all that the parent had; its handles are stale.
+/// Forgets all sequences of the parent process, whose handles become stale.
 pub fn forget(process: &NewProcess) {
     for slot in TABLE.iter().skip(1).take(USED.swap(0, Relaxed)) {
         slot.handle.store(0, Relaxed);
@@ -256,7 +258,7 @@ pub fn forget(process: &NewProcess) {
     FREE.renew(Mutex::new(Free::new()), process);
 }
 
-/// `SCIStartSequence()`
+/// Implements `SCIStartSequence()`.
 pub fn start(handle: Handle) -> Result<Status> {
     let slot = find(handle)?;
     let map = lock(&slot.map).clone();
@@ -271,7 +273,7 @@ pub fn start(handle: Handle) -> Result<Status> {
     slot.errors.store(node.errors(), Relaxed);
     slot.epoch.store(epoch, Relaxed);
     if let Kind::Remote(_, import, _) = map.kind() {
-        // After the store: who loses it after this look finds what was stored.
+        // After the store: a thread that loses the segment after this load overwrites the epoch.
         if import.is_over() {
             slot.epoch.store(NEVER, Relaxed);
             return Err(Error::SEGMENT_NOT_CONNECTED);
@@ -284,23 +286,23 @@ pub fn start(handle: Handle) -> Result<Status> {
 }
 
 fn start_broadcast(slot: &Slot, map: &BroadcastMap) -> Result<Status> {
-    let standing = map.standing();
-    slot.errors.store(standing.errors, Relaxed);
-    slot.epoch.store(standing.epoch, Relaxed);
-    match standing {
-        Standing { is_lost: true, .. } => Err(Error::SEGMENT_NOT_CONNECTED),
-        Standing { is_away: true, .. } => Ok(Status::Pending),
+    let state = map.group_state();
+    slot.errors.store(state.errors, Relaxed);
+    slot.epoch.store(state.epoch, Relaxed);
+    match state {
+        GroupState { is_lost: true, .. } => Err(Error::SEGMENT_NOT_CONNECTED),
+        GroupState { is_away: true, .. } => Ok(Status::Pending),
         _ => Ok(Status::Ok),
     }
 }
 
 #[inline(always)]
 fn node_of(slot: &Slot) -> &'static NodeStatus {
-    // SAFETY: By the invariant of `Slot`: whoever has a place has found its handle there.
+    // SAFETY: By the invariant of `Slot`: each caller has found the handle in the slot.
     unsafe { &*slot.node.load(Relaxed) }
 }
 
-/// `SCICheckSequence()`
+/// Implements `SCICheckSequence()`.
 #[inline(always)]
 pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
     let Ok(slot) = find(handle) else {
@@ -322,7 +324,7 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
         read_back(slot);
     }
     let errors = node.errors();
-    // What was read back is of the time that the errors are of.
+    // The read-back and the errors are of the same epoch.
     if node.epoch() != started {
         return Ok(Status::Pending);
     }
@@ -344,16 +346,16 @@ fn check_broadcast(slot: &Slot, wanted: u32) -> Result<Status> {
     if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
         map.read_back();
     }
-    let standing = map.standing();
-    if standing.epoch != slot.epoch.load(Relaxed) {
-        return Ok(match standing.is_away {
+    let state = map.group_state();
+    if state.epoch != slot.epoch.load(Relaxed) {
+        return Ok(match state.is_away {
             true => Status::Pending,
             false => Status::NotRetriable,
         });
     }
-    match slot.errors.load(Relaxed) == standing.errors {
+    match slot.errors.load(Relaxed) == state.errors {
         true => Ok(Status::Ok),
-        false => Ok(failed(slot, standing.errors)),
+        false => Ok(failed(slot, state.errors)),
     }
 }
 
@@ -382,7 +384,7 @@ fn failed(slot: &Slot, errors: u64) -> Status {
     Status::Retriable
 }
 
-/// Waits until what was sent has arrived at all nodes.
+/// Waits until all that was sent has arrived at all nodes.
 #[cold]
 #[inline(never)]
 fn read_back_all(slot: &Slot) {
@@ -395,25 +397,25 @@ fn read_back_all(slot: &Slot) {
 #[inline(always)]
 fn read_back(slot: &Slot) {
     let probe = slot.probe.load(Relaxed);
-    // SAFETY: By the invariant of `Slot`. The map is there as long as the sequence is, see
-    // `release_map`; a program that unmaps it in another thread meanwhile breaks the rules of maps.
+    // SAFETY: By the invariant of `Slot`. The map exists as long as the sequence, see
+    // `release_map`. A program that unmaps it in another thread meanwhile breaks the rules of maps.
     unsafe { probe.read_volatile() };
 }
 
-/// All stores so far go out before those that follow, whatever they are made to.
+/// Sends all stores so far, before stores that follow to any memory.
 #[inline(always)]
 fn send_stores() {
     store_barrier();
     store_log::flush();
 }
 
-/// `SCIFlush()`, for whatever sequence.
+/// Sends all stores, whatever the sequence: `SCIFlush()`.
 #[inline(always)]
 pub fn flush() {
     send_stores();
 }
 
-/// `SCIStoreBarrier()`
+/// Implements `SCIStoreBarrier()`.
 #[inline(always)]
 pub fn barrier(handle: Handle) {
     send_stores();

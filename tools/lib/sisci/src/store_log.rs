@@ -2,18 +2,22 @@
 
 //! Stores to broadcast maps, in their order.
 //!
-//! What a program stores in a broadcast map is in memory of its own until this library stores it at the members.
-//! So that stores to different pages get there in the order in which they were made, at most one page of all
-//! such maps is open, that is, can be stored to. A store elsewhere waits in the kernel until a thread of the map has closed
-//! the open page, has stored at the members what was changed in it, and has opened the other. Stores to the open page
-//! are sent at a flush, and once in a [`PERIOD`]; a page that does not change in that time is closed.
+//! A program's stores to a broadcast map go to memory of this process, and this library then stores
+//! them at the members. So that stores to different pages arrive in the order in which they were
+//! made, at most one page of all broadcast maps is open, that is, can be stored to. A store
+//! elsewhere waits in the kernel. A thread of that map then closes the open page, stores its
+//! changes at the members, and opens the other page. Stores to the open page are sent at a flush,
+//! and once in a [`PERIOD`]. A page that does not change in that time is closed.
 //!
-//! A page that is closed is as it was sent, so only of the open one it is kept how it was.
+//! A closed page is equal to its last sent content. So a copy of the sent content is only kept for
+//! the open page.
 //!
-//! One store may need two pages: its thread waits for each in turn. Both are open then until one has changed.
+//! One store may need two pages: its thread waits for each in turn. Then both are open until one
+//! has changed.
 //!
-//! Lock: [`STATE`], a leaf. A flush may be made in the handler of a signal, and a thread may be cancelled in it: so whoever
-//! holds it does not allocate, is not interrupted and not cancelled, and touches no memory of the program.
+//! Lock: [`STATE`], a leaf. A flush may be made in the handler of a signal, and a thread may be
+//! cancelled in it. So a thread that holds the lock does not allocate, can't be interrupted or
+//! cancelled, and touches no memory of the program.
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
@@ -48,44 +52,45 @@ use crate::threads::Uninterrupted;
 use crate::write_protection::Fault;
 use crate::write_protection::WriteProtection;
 
-/// How often the open page is looked at; and how long one stays open for a thread that has not stored in it yet.
+/// The interval at which the open page is checked. Also the longest time that a page stays open for
+/// a thread that has not stored in it yet.
 pub const PERIOD: Duration = Duration::from_millis(1);
 
 const WORD: usize = size_of::<u64>();
 
-/// The widest store of a processor, in bytes.
+/// The widest store of a CPU, in bytes.
 const WIDEST: usize = 256;
 
-/// Bytes that are copied at once: they are in a cache when they are stored at the members.
+/// Bytes that are copied at once, so that they are in a cache when they are stored at the members.
 const PIECE: usize = 64 << 10;
 
-/// Of so many threads it is known for which pages they have waited.
+/// Number of threads whose last waits are remembered.
 const THREADS: usize = 16;
 
-/// The page that can be stored to, or two.
+/// The page that can be stored to, or two pages.
 struct Opened {
     log: Arc<StoreLog>,
     offset: usize,
     len: usize,
     thread: u32,
     since: Instant,
-    /// Something was stored since it was opened.
+    /// Whether the program has stored to the page since it was opened.
     has_changed: bool,
-    /// And since it was looked at.
+    /// Whether the program has stored to the page since it was last checked.
     is_in_use: bool,
 }
 
-/// Where a thread has waited.
+/// The addresses for which a thread has waited.
 #[derive(Clone, Copy)]
 struct Waited {
     thread: u32,
-    /// The last time, and the time before; 0 if it has stored since.
+    /// The last address, and the one before; 0 if the thread has stored since.
     addresses: [usize; 2],
 }
 
 struct State {
     opened: Option<Opened>,
-    /// The words of the open page as they were sent.
+    /// The content of the open page, in words, as it was last sent.
     sent: Vec<u64>,
     waited: [Waited; THREADS],
     oldest: usize,
@@ -93,22 +98,22 @@ struct State {
 
 static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::new(State::new()));
 
-/// There is an open page.
+/// Whether a page is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// How many logs there are: programs without one pay no more than a look.
+/// Number of logs. Programs without a log pay no more than a load.
 static LOGS: AtomicUsize = AtomicUsize::new(0);
 
-/// The end of the process and forks are watched. Not a `Once`: a child of a thread beside the one that begins would wait
-/// for that.
+/// Whether exits and forks of the process are watched. This is no `Once`: a child that another
+/// thread forks during the call would wait for ever.
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
-/// See the head of this file.
+/// The memory of a broadcast map that a program stores in.
 pub struct StoreLog {
-    /// Where the program stores. Locked only while [`STATE`] is.
+    /// The program's map. Locked only while [`STATE`] is.
     area: Mutex<Option<Mapping>>,
     address: usize,
-    /// The same memory, where this library stores.
+    /// The same memory, mapped where this library stores.
     behind: Mapping,
     size: usize,
     protection: WriteProtection,
@@ -116,9 +121,9 @@ pub struct StoreLog {
     members: Mutex<Arc<Members>>,
 }
 
-/// What is held with [`STATE`].
+/// The guards of [`STATE`].
 struct Held {
-    // They end in this order.
+    // Fields are dropped in this order.
     state: MutexGuard<'static, State>,
     _whole: Uninterrupted,
 }
@@ -131,16 +136,17 @@ fn hold() -> Held {
     }
 }
 
-/// What it means that stores can't be stopped.
+/// Translates an error of write protection.
 fn protection_error(error: Errno) -> Error {
     match error {
-        // It is not there, not for this process, or can't do that.
+        // Write protection is missing, forbidden to this process, or lacks a feature.
         Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::INVAL => Error::NOT_SUPPORTED,
         error => error.into(),
     }
 }
 
-/// Sends what was stored in broadcast maps by this thread, and by those that it has heard of. Async-signal-safe.
+/// Sends the stores to broadcast maps by this thread, and those that this thread has observed.
+/// Async-signal-safe.
 #[inline(always)]
 pub fn flush() {
     if LOGS.load(Relaxed) != 0 {
@@ -151,29 +157,29 @@ pub fn flush() {
 #[cold]
 #[inline(never)]
 extern "C" fn flush_open_page() {
-    // Stores that went before have found their page open before this looks.
+    // Earlier stores have found their page open before this load.
     fence(SeqCst);
-    // A child that was made without the functions around a fork has inherited the word, and nothing else.
+    // A child made without the fork handlers has inherited the flag, but no map.
     if IS_OPEN.load(SeqCst) && process::is_own() {
         hold().state.send();
     }
 }
 
 extern "C" fn flush_at_exit() {
-    // A child that has not begun with the library has no map.
+    // A child that has not called the library since the fork has no map.
     if process::is_own() {
         flush();
     }
 }
 
-/// In the process that was forked: it has no map of these, and no thread for them. What the parent's other threads
-/// had in hand is never looked at: `forget` replaces it.
+/// Resets the counts in a forked child, which has no broadcast map and no thread for one. The child
+/// never reads a state that other threads of the parent were changing: `forget` replaces it.
 extern "C" fn after_fork_in_child() {
     LOGS.store(0, Relaxed);
     IS_OPEN.store(false, Relaxed);
 }
 
-/// Forgets the parent's, also in a child that was made without the functions around a fork.
+/// Forgets the state of the parent, also in a child that was made without the fork handlers.
 pub fn forget(process: &NewProcess) {
     LOGS.store(0, Relaxed);
     IS_OPEN.store(false, Relaxed);
@@ -193,13 +199,13 @@ impl State {
         }
     }
 
-    /// Stores at the members what has changed in the open page.
+    /// Stores the changes of the open page at the members.
     fn send(&mut self) {
         let Some(opened) = &mut self.opened else {
             return;
         };
         let (first, count) = (opened.offset / WORD, self.sent.len());
-        // A store across two pages is there before those that came after it.
+        // A store across two pages is sent before the stores that came after it.
         let across = match opened.len > page() {
             true => {
                 let border = page() / WORD;
@@ -210,7 +216,7 @@ impl State {
         let members = lock(&opened.log.members);
         let memory = opened.log.behind.address().cast::<u8>().cast_const();
         let mut has_changed = false;
-        // Bytes that have changed, one behind the other, for who has no map.
+        // A run of changed bytes, for members without a map.
         let mut changed = 0..0;
         for index in across.chain(0..count) {
             let now = opened.log.word(first + index);
@@ -229,7 +235,7 @@ impl State {
                     changed.end = bytes.end;
                     continue;
                 }
-                // SAFETY: They are in the log.
+                // SAFETY: The bytes are in the log.
                 unsafe { members.copy_part(memory, core::mem::replace(&mut changed, bytes)) };
             }
         }
@@ -242,12 +248,13 @@ impl State {
         }
     }
 
-    /// Closes the open page, and sends what has changed in it.
+    /// Closes the open page, and sends its changes.
     fn close(&mut self) {
         let Some(opened) = &self.opened else {
             return;
         };
-        // If it is not mapped any more, nothing can be stored in it, and another may be there.
+        // If the log is not mapped any more, no store can hit it, and another map may be at its
+        // address.
         if opened.log.is_mapped() {
             let _ = opened.log.protection.protect(opened.offset, opened.len);
         }
@@ -264,7 +271,7 @@ impl State {
         IS_OPEN.store(false, SeqCst);
     }
 
-    /// Opens these pages of a log that is mapped; none is open.
+    /// Opens these pages of a mapped log. No page is open before.
     fn open(&mut self, log: &Arc<StoreLog>, offset: usize, len: usize, thread: u32) {
         let (first, end) = (offset / WORD, (offset + len).min(log.size) / WORD);
         self.sent.clear();
@@ -287,7 +294,8 @@ impl State {
         opened.is_some_and(|opened| core::ptr::eq(&*opened.log, log))
     }
 
-    /// Whether the thread for which a page is open has stored in it, or has had the time to.
+    /// Returns whether the thread for which a page is open has stored in it, or has had the time
+    /// to.
     fn may_close(&mut self, fault: Fault) -> bool {
         let waits = |opened: &Opened| {
             opened.thread != fault.thread && !opened.has_changed && opened.since.elapsed() < PERIOD
@@ -306,8 +314,8 @@ impl State {
         }
     }
 
-    /// A thread waits: if it does so at a store that needs two pages, because it has just waited for the other one in vain,
-    /// returns an address in the lower of them.
+    /// Records that a thread waits. If the thread waits for two adjacent pages in turn, it makes a
+    /// store across both. Then returns an address in the lower page.
     fn waits_for_two(&mut self, fault: Fault) -> Option<usize> {
         let known = self
             .waited
@@ -330,13 +338,14 @@ impl State {
     }
 }
 
-/// Bytes of a page.
+/// Returns the size of a page.
 fn page() -> usize {
     rustix::param::page_size()
 }
 
 impl StoreLog {
-    /// Makes memory that programs store in. It is `size` bytes long, and so much has the map of each member.
+    /// Creates memory that programs store in. Its size is `size` bytes, and each member's map is as
+    /// long.
     pub fn new(size: usize, place: Place) -> Result<Arc<Self>> {
         let len = size.checked_next_multiple_of(page()).ok_or(Error::NOSPC)?;
         let memory = shared_memory(len as u64)?;
@@ -354,7 +363,8 @@ impl StoreLog {
         }
         drop(held);
         if !WATCHING.swap(true, Relaxed) {
-            // SAFETY: The functions may be called at any time, and do nothing that is not allowed after a fork.
+            // SAFETY: The functions may be called at any time, and do nothing that is forbidden
+            // after a fork.
             unsafe {
                 libc::atexit(flush_at_exit);
                 libc::pthread_atfork(None, None, Some(after_fork_in_child));
@@ -371,22 +381,23 @@ impl StoreLog {
         }))
     }
 
-    /// Where programs store.
+    /// Returns the address where programs store.
     pub fn address(&self) -> *mut c_void {
         self.address as *mut c_void
     }
 
-    /// Stores that wait are told of by it.
+    /// Returns the write protection, which reports the stores that wait.
     pub fn protection(&self) -> &WriteProtection {
         &self.protection
     }
 
-    /// Whether the program has the map. To be asked with [`STATE`]: it does not go meanwhile.
+    /// Returns whether the program has the map. Called with [`STATE`] locked: then the map does not
+    /// go meanwhile.
     fn is_mapped(&self) -> bool {
         lock(&self.area).is_some()
     }
 
-    /// Whether the map has so many bytes from that address on.
+    /// Returns whether the map has `len` bytes from `address` on.
     fn has_pages(&self, address: usize, len: usize) -> bool {
         let end = self.address + self.size.next_multiple_of(page());
         address >= self.address && address + len <= end
@@ -394,14 +405,15 @@ impl StoreLog {
 
     fn word(&self, index: usize) -> u64 {
         let words: *const AtomicU64 = self.behind.address().cast();
-        // SAFETY: There are so many words, in whole pages that are mapped as long as this is there.
+        // SAFETY: The index is in the memory, in whole pages that stay mapped as long as `self`
+        // exists.
         unsafe { (*words.add(index)).load(Relaxed) }
     }
 
     // ----- pages --------------------------------------------------------------------------------
 
-    /// Lets a thread store that waits: not yet if it returns false. `moved_on` says that the thread for which a page is
-    /// open waits elsewhere.
+    /// Lets a waiting thread store. Returns false if the thread must wait longer. `moved_on` tells
+    /// whether the thread for which a page is open waits elsewhere.
     pub fn answer(self: &Arc<Self>, fault: Fault, moved_on: impl Fn(u32) -> bool) -> bool {
         let offset = fault.address.wrapping_sub(self.address);
         if offset >= self.size.next_multiple_of(page()) {
@@ -416,7 +428,8 @@ impl StoreLog {
         if let Some(opened) = &state.opened {
             let pages = opened.offset..opened.offset + opened.len;
             if core::ptr::eq(&*opened.log, &**self) && pages.contains(&offset) {
-                // It was opened for another thread: all that wait for it are woken.
+                // The page was opened for another thread: all threads that wait for it are woken
+                // up.
                 let _ = self.protection.release(offset, page());
                 return true;
             }
@@ -426,7 +439,7 @@ impl StoreLog {
         }
         state.close();
         match state.waits_for_two(fault) {
-            // In two maps that lie beside each other it can't have both.
+            // If the two pages belong to two maps that lie side by side, the store can't have both.
             Some(low) if self.has_pages(low - low % page(), 2 * page()) => {
                 let low = low - self.address;
                 state.open(self, low - low % page(), 2 * page(), fault.thread);
@@ -436,7 +449,7 @@ impl StoreLog {
         true
     }
 
-    /// When to look at the open page again, if it is one of this map.
+    /// Returns when to check the open page again, if the page is one of this map.
     pub fn next_look(&self) -> Option<Duration> {
         let held = hold();
         let opened = held.state.opened.as_ref()?;
@@ -447,7 +460,7 @@ impl StoreLog {
         }
     }
 
-    /// Looks at the open page, if it is one of this map.
+    /// Checks the open page, if the page is one of this map.
     pub fn look(&self) {
         let mut held = hold();
         let state = &mut *held.state;
@@ -459,7 +472,7 @@ impl StoreLog {
         }
         state.send();
         let is_done = |opened: &Opened| match opened.len > page() {
-            // Nothing is ordered between two.
+            // There is no order between two open pages.
             true => opened.has_changed || opened.since.elapsed() >= PERIOD,
             false => !opened.is_in_use,
         };
@@ -468,11 +481,11 @@ impl StoreLog {
         }
     }
 
-    /// Copies to the map, and sends that, changed or not, behind all that was stored before.
+    /// Copies to the map and sends the bytes, changed or not, behind all earlier stores.
     ///
     /// # Safety
     ///
-    /// Both have so many bytes.
+    /// `from` and the map from `offset` on have `size` bytes.
     pub unsafe fn copy(&self, from: *const u8, offset: usize, size: usize) {
         flush();
         let mut done = 0;
@@ -486,9 +499,10 @@ impl StoreLog {
 
     /// # Safety
     ///
-    /// That of `copy`.
+    /// The same as for `copy`.
     unsafe fn copy_piece(&self, from: *const u8, offset: usize, size: usize) {
-        // SAFETY: By the contract of this function. The program's memory is touched before anything is held.
+        // SAFETY: By the contract of this function. The program's memory is touched before anything
+        // is held.
         let own = unsafe {
             let own = self.behind.address().cast::<u8>().add(offset);
             core::ptr::copy(from, own, size);
@@ -503,7 +517,7 @@ impl StoreLog {
             let end = (opened.offset + sent.len() * WORD).min(offset + size);
             let begin = opened.offset.max(offset);
             if begin < end {
-                // First: what is stored there meanwhile is sent when it is looked for.
+                // First: a store made meanwhile is then sent as a change.
                 // SAFETY: The bytes are in both.
                 unsafe {
                     let sent = sent.as_mut_ptr().cast::<u8>().add(begin - opened.offset);
@@ -519,7 +533,7 @@ impl StoreLog {
 
     // ----- members ------------------------------------------------------------------------------
 
-    /// Those that it is sent to.
+    /// Returns the members that stores are sent to.
     pub fn members(&self) -> Arc<Members> {
         let held = hold();
         let members = lock(&self.members).clone();
@@ -527,7 +541,7 @@ impl StoreLog {
         members
     }
 
-    /// Sends to others from now on.
+    /// Sends to other members from now on.
     pub fn set_members(&self, members: Members) {
         let members = Arc::new(members);
         let held = hold();
@@ -538,17 +552,17 @@ impl StoreLog {
 
     // ----- the end ------------------------------------------------------------------------------
 
-    /// Unmaps it for the program: nothing is stored in it any more.
+    /// Unmaps the memory for the program: no more stores can be made.
     pub fn unmap(&self) {
         let held = hold();
         let area = lock(&self.area).take();
-        // With the state: no page is protected, or opened, that is another map's by now.
+        // Under the lock: no page is protected or opened that belongs to another map by now.
         drop(area);
         drop(held);
         self.protection.wake_all();
     }
 
-    /// Sends for the last time; nobody opens pages of it any more.
+    /// Sends for the last time. No thread opens pages of the log any more.
     pub fn end(&self) {
         let mut held = hold();
         if held.state.is_of(self) {
@@ -560,7 +574,7 @@ impl StoreLog {
 
 impl Drop for StoreLog {
     fn drop(&mut self) {
-        // All has been sent. In a child there are none to count.
+        // All has been sent. In a child the count is 0 already.
         let _ = LOGS.fetch_update(Relaxed, Relaxed, |logs| logs.checked_sub(1));
     }
 }

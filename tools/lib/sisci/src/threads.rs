@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Threads of this library: programs handle their signals elsewhere.
+//! Threads of this library. They block all signals, so that other threads of the program handle
+//! them.
 
 use std::sync::Mutex;
 use std::thread;
@@ -11,7 +12,8 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
 
-/// Bytes of a thread's stack: callbacks are C, and expect what the C library gives.
+/// Bytes of a thread's stack. Callbacks are C functions, which expect a stack as large as the C
+/// library's.
 const STACK: usize = 8 << 20;
 
 /// Starts a thread that blocks all signals.
@@ -23,16 +25,16 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHan
     spawned.map_err(|_| Error::NOSPC)
 }
 
-/// The signals that the calling thread had blocked; it has again when this is dropped.
+/// The signal mask of the calling thread, restored on drop.
 struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
-    /// Blocks all, which threads inherit that are started now.
+    /// Blocks all signals. A thread that is started now inherits the mask.
     fn block_all() -> Self {
         // SAFETY: A set of signals is plain data, which sigfillset() fills in.
         let (mut all, mut old): (libc::sigset_t, libc::sigset_t) =
             unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
-        // SAFETY: Both are sets of this function.
+        // SAFETY: Both are variables of this function.
         unsafe {
             libc::sigfillset(&mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
@@ -43,7 +45,7 @@ impl SignalMask {
 
 impl Drop for SignalMask {
     fn drop(&mut self) {
-        // SAFETY: It is the set that the thread had.
+        // SAFETY: The set is the one that the thread had.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, core::ptr::null_mut()) };
     }
 }
@@ -55,16 +57,16 @@ unsafe extern "C" {
 
 const CANCEL_DISABLE: libc::c_int = 1;
 
-/// While it is there, the thread is not cancelled: what unwinds it would meet frames of this library, which can't
-/// be left like that. It is cancelled afterwards.
+/// A guard that keeps the thread from being cancelled. Cancellation unwinds, and frames of this
+/// library can't be unwound. A cancel request takes effect after the guard is dropped.
 pub struct NotCancelled(libc::c_int);
 
 impl NotCancelled {
-    /// From now on.
+    /// Disables cancellation.
     #[inline]
     pub fn new() -> Self {
         let mut old = 0;
-        // SAFETY: There is room for the old state.
+        // SAFETY: `old` has room for the old state.
         unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
         Self(old)
     }
@@ -73,21 +75,21 @@ impl NotCancelled {
 impl Drop for NotCancelled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: It is the state that the thread had; nobody wants to know the other one.
+        // SAFETY: The state is the one that the thread had; a null pointer ignores the other one.
         unsafe { pthread_setcancelstate(self.0, core::ptr::null_mut()) };
     }
 }
 
-/// While it is there, no handler of a signal runs in the thread, and it is not cancelled: it holds a lock for which a
-/// handler may have to wait.
+/// A guard that keeps signal handlers from running in the thread, and the thread from being
+/// cancelled. The thread holds a lock for which a handler may have to wait.
 pub struct Uninterrupted {
-    // They end in this order.
+    // Fields are dropped in this order.
     _signals: SignalMask,
     _whole: NotCancelled,
 }
 
 impl Uninterrupted {
-    /// From now on.
+    /// Blocks signals and cancellation.
     pub fn new() -> Self {
         let whole = NotCancelled::new();
         Self {
@@ -102,24 +104,24 @@ impl Uninterrupted {
 pub struct Caller(Mutex<Option<JoinHandle<()>>>);
 
 impl Caller {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(&self, body: impl FnOnce() + Send + 'static) -> Result<()> {
         *lock(&self.0) = Some(spawn("sisci-callback", body)?);
         Ok(())
     }
 
-    /// Which it is.
+    /// Returns the id of the thread.
     pub fn id(&self) -> Option<ThreadId> {
         lock(&self.0).as_ref().map(|handle| handle.thread().id())
     }
 
-    /// Waits for its end, which the caller has brought about: no callback comes after that. A
-    /// callback that releases its own resource does not wait for itself.
+    /// Waits until the thread ends. The caller must have caused it to end, and no callback comes
+    /// afterwards. A callback that releases its own resource does not wait for itself.
     pub fn join(&self) {
         let handle = lock(&self.0).take();
         if let Some(handle) = handle {
             if handle.thread().id() != thread::current().id() {
-                // It does not panic: callbacks are C.
+                // The thread does not panic: callbacks are C.
                 let _ = handle.join();
             }
         }

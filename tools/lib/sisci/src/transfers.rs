@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Transfers on one connection to a segment: what they need of it, and how their end is known.
+//! Transfers on one connection to a segment: the resources that they need, and how they are found
+//! complete.
 //!
-//! A link that was away ends the connection and what was on it. The next one has windows and words of its
-//! own, so a transfer keeps the one that it was started on, and can't be taken for another's.
+//! A link that goes down ends the connection and its transfers. The next connection has windows and
+//! words of its own. A transfer keeps the connection that it was started on, so its outcome can't
+//! be mistaken for another's.
 //!
-//! Whoever only looks spins on a word that the driver sets. The driver sets none behind a transfer that has failed,
-//! so a look that has waited for long has a thread wait in its place.
+//! A caller that only polls reads a word that the driver sets. The driver sets none behind a
+//! transfer that has failed. So if a transfer takes long, polling starts a thread that waits for
+//! its outcome.
 //!
 //! Locks: `progress`, `outcomes`: leaves.
 
@@ -38,23 +41,24 @@ use crate::memory::page;
 use crate::outcomes::Outcomes;
 use crate::threads;
 
-/// How long a job has been on its way before a thread waits for it, if somebody looks.
+/// Age of a job at which polling starts a thread that waits.
 const LONG: Duration = Duration::from_millis(10);
 
-/// See the head of this file.
+/// The transfers of one connection.
 pub struct Transfers {
     /// The connection.
     pub channel: Arc<Channel>,
     progress: Mutex<Option<Progress>>,
     outcomes: Mutex<Outcomes>,
-    /// An outcome is known, or is nobody's any more to wait for.
+    /// Signalled when an outcome is known, or when no thread waits for the next mark any more.
     known: Condvar,
-    /// A thread waits until all are known.
+    /// Whether a thread waits until all outcomes are known.
     has_waiter: AtomicBool,
     over: AtomicBool,
 }
 
-/// A word that the driver sets to the number of the last transfer that has ended and that was asked for.
+/// A word that the driver sets to the number of the last request, once the transfers before that
+/// request are complete.
 struct Progress {
     word: Mapping,
     offset: i64,
@@ -62,7 +66,7 @@ struct Progress {
 }
 
 impl Transfers {
-    /// None yet.
+    /// Creates the state of a connection without transfers.
     pub fn new(channel: Arc<Channel>) -> Arc<Self> {
         Arc::new(Self {
             channel,
@@ -74,17 +78,18 @@ impl Transfers {
         })
     }
 
-    /// Starts a copy between a window of this side and the other segment, and waits for its end if that is wanted.
+    /// Starts a copy between a window of this side and the other segment, and waits for completion
+    /// if `wait` is set.
     pub fn copy(&self, direction: Direction, range: Copied, wait: bool) -> Result<()> {
         let started = self.channel.endpoint.copy(direction, range, wait);
         started.map_err(|_| Error::TRANSFER_FAILED)
     }
 
-    /// As [`Self::copy`], between memory of the program and the other segment.
+    /// Starts a copy like [`Self::copy`], between memory of the program and the other segment.
     ///
     /// # Safety
     ///
-    /// See [`Endpoint::copy_memory`](crate::endpoint::Endpoint::copy_memory).
+    /// The same as for [`Endpoint::copy_memory`](crate::endpoint::Endpoint::copy_memory).
     pub unsafe fn copy_memory(
         &self,
         direction: Direction,
@@ -98,7 +103,7 @@ impl Transfers {
         started.map_err(|_| Error::TRANSFER_FAILED)
     }
 
-    /// A job begins on the connection.
+    /// Begins a job on the connection.
     pub fn begin(self: &Arc<Self>) -> Share {
         Share {
             number: lock(&self.outcomes).begin(),
@@ -108,7 +113,7 @@ impl Transfers {
         }
     }
 
-    /// Waits until `done` finds what it looks for in how jobs have ended, or there is nothing to wait for.
+    /// Waits until `done` finds an answer in the outcomes, or there is no mark left to wait for.
     fn wait_until<T>(&self, done: impl Fn(&Outcomes) -> Option<T>) -> Option<T> {
         let mut outcomes = lock(&self.outcomes);
         loop {
@@ -129,7 +134,7 @@ impl Transfers {
         }
     }
 
-    /// Has a thread wait until it is known how all jobs have ended.
+    /// Starts a thread that waits until all outcomes are known, unless one runs.
     fn have_waited(self: &Arc<Self>) {
         if self.has_waiter.swap(true, AcqRel) {
             return;
@@ -140,12 +145,13 @@ impl Transfers {
             this.has_waiter.store(false, Release);
         });
         if started.is_err() {
-            // The next look tries again.
+            // The next poll tries again.
             self.has_waiter.store(false, Release);
         }
     }
 
-    /// Asks for a word when all copies so far have ended: its number, for [`Self::has_reached`].
+    /// Requests that the word be set when all copies so far are complete. Returns the number for
+    /// [`Self::has_reached`].
     fn ask_for_end(&self) -> Result<u64> {
         let mut progress = lock(&self.progress);
         let endpoint = &self.channel.endpoint;
@@ -166,44 +172,46 @@ impl Transfers {
         Ok(progress.asked)
     }
 
-    /// Whether the word says that copies have ended.
+    /// Returns whether the word has reached this number.
     fn has_reached(&self, number: u64) -> bool {
         let reached = |progress: &Progress| progress.reached() >= number;
         lock(&self.progress).as_ref().is_some_and(reached)
     }
 
-    /// The connection has ended, and so has what was on it.
+    /// Records that the connection has ended, and with it all its transfers.
     pub fn end(&self) {
         self.over.store(true, Release);
     }
 }
 
-/// What a job has to do with one connection.
+/// The share of one connection in a job.
 pub struct Share {
     transfers: Arc<Transfers>,
     number: u64,
-    /// When all of it was with the driver.
+    /// The time at which the driver had all copies of the share.
     handed_over: OnceLock<Instant>,
-    /// Which word says that it has ended, once somebody has asked; none if there is none.
+    /// The number of the word that reports completion, once a caller has polled; none if the
+    /// request failed.
     word: OnceLock<Option<u64>>,
 }
 
 impl Share {
-    /// The connection.
+    /// Returns the transfers of the connection.
     pub fn transfers(&self) -> &Arc<Transfers> {
         &self.transfers
     }
 
-    /// All of it that does not end in the call that starts it is with the driver.
+    /// Records that the driver has all of the share, except copies that completed in the call that
+    /// started them.
     pub fn hand_over(&self) {
         let mut outcomes = lock(&self.transfers.outcomes);
-        // Under the lock, so that marks are in their order.
+        // Under the lock, so that marks are in order.
         let mark = self.transfers.channel.endpoint.mark().ok();
         outcomes.handed_over(self.number, mark);
         let _ = self.handed_over.set(Instant::now());
     }
 
-    /// Waits for its end.
+    /// Waits for completion.
     pub fn wait(&self) -> Result<()> {
         let ended = self
             .transfers
@@ -211,7 +219,7 @@ impl Share {
         ended.unwrap_or(Err(Error::TRANSFER_FAILED))
     }
 
-    /// Whether it has ended, one way or the other. Does not wait.
+    /// Returns whether the share is complete or has failed. Does not wait.
     pub fn has_ended(&self) -> bool {
         let transfers = &self.transfers;
         let ended = transfers.over.load(Acquire)
@@ -243,7 +251,7 @@ impl Drop for Share {
 impl Progress {
     fn reached(&self) -> u64 {
         let word: *const AtomicU64 = self.word.address().cast();
-        // SAFETY: It is the begin of a page that is mapped as long as `self` is there.
+        // SAFETY: The word is at the begin of a page that is mapped as long as `self` exists.
         unsafe { (*word).load(Acquire) }
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Memory whose stores the kernel stops until this process lets them go on: `linux/userfaultfd.h`.
+//! Memory of which the kernel stops stores until this process lets them go on:
+//! `linux/userfaultfd.h`.
 //!
-//! Stores of the kernel itself, as `read(2)` makes them, are stopped too if the process may do that; else they fail
-//! with EFAULT.
+//! Stores by the kernel, as `read(2)` makes them, are stopped too if the process has the right to
+//! that. If it has not, such calls fail with EFAULT.
 
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd as _;
@@ -24,7 +25,7 @@ use rustix::mm::userfaultfd;
 
 use crate::descriptors::Descriptor;
 
-/// What may be asked without any right: only stores of the program are stopped.
+/// The mode that needs no right: only stores of the program are stopped.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
 /// `UFFDIO_API`
@@ -79,37 +80,37 @@ struct WriteProtect {
     mode: u64,
 }
 
-/// Bytes of `struct uffd_msg`, and where it has what of a fault.
+/// Size of `struct uffd_msg`, and the place of the fields of a fault.
 const MESSAGE: usize = 32;
 const ADDRESS: core::ops::Range<usize> = 16..24;
 const THREAD: core::ops::Range<usize> = 24..28;
 
-/// A thread that waits at a store.
+/// A store at which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The first byte that it can't store.
+    /// The first byte that the thread can't store.
     pub address: usize,
-    /// As the kernel numbers them.
+    /// The thread id of the kernel.
     pub thread: u32,
 }
 
-/// See the head of this file.
+/// An area of memory that is write-protected.
 pub struct WriteProtection {
     fd: Descriptor,
-    /// What is watched.
+    /// The protected area.
     start: usize,
     len: usize,
 }
 
 fn open() -> Result<OwnedFd, Errno> {
     let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-    // SAFETY: A new descriptor, which does nothing by itself.
+    // SAFETY: A new descriptor has no effect by itself.
     let from_call = |flags| unsafe { userfaultfd(flags) };
     let from_device = || {
         let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::CLOEXEC, Mode::empty())?;
         // SAFETY: The argument of this number is not a pointer.
         match unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, flags.bits()) } {
-            // SAFETY: It is new.
+            // SAFETY: The descriptor is new.
             fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
             _ => Err(Errno::NOTTY),
         }
@@ -120,7 +121,7 @@ fn open() -> Result<OwnedFd, Errno> {
 }
 
 impl WriteProtection {
-    /// Watches an area of shared memory, all of which is protected.
+    /// Watches an area of shared memory and protects all of it.
     pub fn new(start: usize, len: usize) -> Result<Self, Errno> {
         let this = Self {
             fd: open()?.into(),
@@ -143,9 +144,9 @@ impl WriteProtection {
         Ok(this)
     }
 
-    /// Makes a call whose argument is a structure; again after a signal.
+    /// Makes a call whose argument is a structure, again after a signal.
     fn call<const NUMBER: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
-        // SAFETY: The structure is the one of this number.
+        // SAFETY: The structure is the one of this call number.
         retry_on_intr(|| unsafe { ioctl(&self.fd, Updater::<NUMBER, T>::new(argument)) })
     }
 
@@ -170,7 +171,7 @@ impl WriteProtection {
         }
     }
 
-    /// Stops stores to these pages. All stores before are seen by the caller when it returns.
+    /// Stops stores to these pages. After the return the caller sees all stores made before.
     pub fn protect(&self, offset: usize, len: usize) -> Result<(), Errno> {
         self.set(offset, len, WRITEPROTECT_MODE_WP)
     }
@@ -180,14 +181,14 @@ impl WriteProtection {
         self.set(offset, len, 0)
     }
 
-    /// Has all threads that wait try again, since the area is unmapped.
+    /// Makes all waiting threads try again, since the area is unmapped.
     pub fn wake_all(&self) {
         let mut range = self.range(0, self.len);
-        // An error would be that of a range that is none.
+        // The only possible error is an invalid range.
         let _ = self.call::<WAKE, _>(&mut range);
     }
 
-    /// The next thread that waits, if there is one. It is told once.
+    /// Returns the next thread that waits, if there is one. Each fault is returned once.
     pub fn fault(&self) -> Option<Fault> {
         let mut message = [0; MESSAGE];
         while retry_on_intr(|| read(&self.fd, &mut message)) == Ok(MESSAGE) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is read, and what is refused.
+//! Tests of configurations: the valid ones are read, and others are refused.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn topology(guests: usize, links: Vec<Link>) -> Topology {
 }
 
 #[test]
-fn a_model_is_as_documented() {
+fn documented_model_configuration_is_accepted() {
     let text = r#"{
         "directory": "/d",
         "slowdown": 20,
@@ -63,7 +63,7 @@ fn a_model_is_as_documented() {
 }
 
 #[test]
-fn what_cannot_be_reordered_is_refused() {
+fn weak_order_of_windows_that_cannot_reorder_is_refused() {
     let with = |windows, engines: &str| {
         let order = format!(r#"{{ "seed": 7, {engines} }}"#).replace(",  }", " }");
         let mut topology = topology(2, vec![link(0, 1, windows)]);
@@ -80,18 +80,18 @@ fn what_cannot_be_reordered_is_refused() {
         with(windows, switch).validate().unwrap();
         assert_eq!(with(windows, root).validate().is_ok(), windows == trapped);
     }
-    // Its aperture traps.
+    // The aperture of IDT traps.
     let mut idt = with(Windows::Aperture, root);
     idt.links[0].personality = Personality::Idt;
     idt.validate().unwrap();
     let mut topology = with(trapped, switch);
     topology.links[0].model = Some(LinkFigures::GEN3_X8);
     let error = topology.validate().unwrap_err();
-    assert!(error.to_string().contains("one or the other"), "{error}");
+    assert!(error.to_string().contains("not both"), "{error}");
 }
 
 #[test]
-fn reads_the_documented_form() {
+fn documented_configuration_is_accepted() {
     let text = r#"{
         "directory": "/d",
         "guests": [
@@ -132,7 +132,7 @@ fn reads_the_documented_form() {
 }
 
 #[test]
-fn a_star_numbers_the_functions_of_its_centre() {
+fn star_centre_has_one_function_per_link() {
     let star = topology(
         3,
         vec![link(0, 1, Windows::Aperture), link(0, 2, Windows::Aperture)],
@@ -146,7 +146,7 @@ fn a_star_numbers_the_functions_of_its_centre() {
 }
 
 #[test]
-fn refuses_what_cannot_work() {
+fn impossible_topologies_are_refused() {
     let refused = |topology: Topology, why: &str| {
         let error = format!("{:#}", topology.validate().unwrap_err());
         assert!(error.contains(why), "{error}");

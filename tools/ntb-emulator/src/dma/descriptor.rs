@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The descriptor of the PLX DMA engine: 16 bytes in the guest's memory.
 //!
-//! Decoding cannot fail: every bit pattern means some copy, and whether its addresses
-//! lead anywhere is found out by executing it.
+//! Decoding can't fail: every bit pattern means some copy. Executing the copy finds out whether its
+//! addresses lead anywhere.
 
 /// The size of a descriptor in bytes.
 pub const SIZE: u64 = 16;
@@ -17,20 +17,20 @@ const SIZE_MASK: u32 = 0x07ff_ffff;
 /// A copy that the guest wants done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
-    /// From where.
+    /// The source address.
     pub source: u64,
-    /// To where.
+    /// The destination address.
     pub destination: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub length: u32,
     /// Whether to interrupt the guest afterwards.
     pub interrupt: bool,
 }
 
-/// How a copy ended.
+/// The outcome of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is done.
+    /// All bytes were copied.
     Done,
     /// The source could not be read.
     ReadFailed,
@@ -38,13 +38,13 @@ pub enum Outcome {
     WriteFailed,
 }
 
-/// Whether a first word belongs to a descriptor that is the engine's to execute.
+/// Returns whether this first word belongs to a descriptor that the engine may execute.
 pub fn is_valid(flags: u32) -> bool {
     flags & VALID != 0
 }
 
 impl Descriptor {
-    /// Takes a descriptor apart.
+    /// Decodes a descriptor.
     pub fn decode(raw: [u8; SIZE as usize]) -> Self {
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let half = |at: usize| u64::from(u16::from_le_bytes([raw[at], raw[at + 1]]));
@@ -57,7 +57,7 @@ impl Descriptor {
         }
     }
 
-    /// Puts a valid descriptor together, as a guest does.
+    /// Encodes a valid descriptor, as a guest does.
     pub fn encode(&self) -> [u8; SIZE as usize] {
         let mut flags = VALID | (self.length & SIZE_MASK);
         if self.interrupt {
@@ -73,7 +73,8 @@ impl Descriptor {
     }
 }
 
-/// The first word as the engine writes it back: no longer valid, with the bytes done.
+/// Returns the first word that the engine writes back: not valid any more, with the number of bytes
+/// done.
 pub fn written_back(outcome: Outcome, done: u32) -> u32 {
     let status = match outcome {
         Outcome::Done => SUCCESS,
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_of_the_driver() {
+    fn descriptor_layout_matches_the_driver() {
         let mut raw = [0; 16];
         raw[0..4].copy_from_slice(&0xc000_1000u32.to_le_bytes());
         raw[4..6].copy_from_slice(&0x1234u16.to_le_bytes());
@@ -115,15 +116,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bits_decode_and_come_back(mut raw: [u8; 16]) {
+        fn any_descriptor_bits_decode_and_encode_back(mut raw: [u8; 16]) {
             let again = Descriptor::decode(raw).encode();
-            // Valid is set, the undefined bits are not kept.
+            // The valid bit is set, and the undefined bits are not kept.
             raw[3] = (raw[3] & 0x47) | 0x80;
             prop_assert_eq!(again, raw);
         }
 
         #[test]
-        fn never_valid_after_write_back(done: u32) {
+        fn written_back_descriptor_is_not_valid(done: u32) {
             for outcome in [Outcome::Done, Outcome::ReadFailed, Outcome::WriteFailed] {
                 prop_assert!(!is_valid(written_back(outcome, done)));
             }

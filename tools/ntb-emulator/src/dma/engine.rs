@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Executes the descriptors of one DMA function, on a thread of its own.
 //!
-//! A big copy therefore never keeps a guest waiting at a register. Copies go in chunks;
-//! between two of them the engine looks whether it is to abort. A failed copy is written
-//! back as failed and the next descriptor is executed; a ring that cannot be read stops
-//! the engine until it is started again. Nothing a guest writes can do more than that.
+//! So a big copy never keeps a guest waiting at a register. Copies are made in chunks; between two
+//! chunks the engine checks whether it must abort. A failed copy is written back as failed, and the
+//! next descriptor is executed. A ring that can't be read stops the engine until it is started
+//! again. No write of a guest can do more than that.
 //!
-//! With a [`Pacer`] it takes its time: before each chunk it waits until that would be over
-//! on hardware, with nothing locked and nothing pinned. Time that it has lost by waking late is
-//! made up for only with descriptors that were there before the late one was written back.
+//! With a [`Pacer`] the engine takes its time: before each chunk it waits until hardware would be
+//! done with the chunk, with nothing locked and nothing pinned. If it wakes up late, it makes up
+//! for the lost time only with descriptors that were there before the late one was written back.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,27 +32,27 @@ use crate::mmio;
 use crate::model::pacer;
 use crate::model::pacer::Pacer;
 
-/// The most that is copied without looking up.
+/// Largest size of a chunk.
 const CHUNK: u64 = 256 << 10;
 
 /// A DMA engine.
 pub struct Engine<B> {
     registers: Mutex<Registers>,
-    /// There may be something to do.
+    /// Signalled when there may be a descriptor to execute.
     work: Condvar,
-    /// The engine no longer works on a descriptor.
+    /// Signalled when the engine no longer works on a descriptor.
     idle: Condvar,
-    /// The copy in progress is to end.
+    /// Whether the copy in progress must end.
     abort: AtomicBool,
     bus: B,
-    /// Unless it is to be as fast as it can.
+    /// The pacer, unless the engine runs as fast as it can.
     pacer: Option<Pacer>,
     interrupts: Arc<Interrupts>,
     counters: Arc<Counters>,
 }
 
 impl<B: Bus> Engine<B> {
-    /// An engine after reset. Something has to call [`Self::run`], or [`Self::step`].
+    /// Creates an engine after reset. The caller must run [`Self::run`] or [`Self::step`].
     pub fn new(
         bus: B,
         pacer: Option<Pacer>,
@@ -94,7 +94,7 @@ impl<B: Bus> Engine<B> {
             self.abort.store(true, Relaxed);
             self.idle
                 .wait_while(&mut registers, |registers| registers.is_busy());
-            // The copy that has just ended left its traces.
+            // The copy that has just ended may have changed registers.
             registers.reset();
         }
     }
@@ -116,7 +116,7 @@ impl<B: Bus> Engine<B> {
         }
     }
 
-    /// Looks at one descriptor. Returns false if there is nothing to do.
+    /// Executes one descriptor. Returns false if there is none.
     pub fn step(&self) -> bool {
         let mut registers = self.registers.lock();
         let begun = registers.begin();
@@ -160,7 +160,7 @@ impl<B: Bus> Engine<B> {
     }
 
     fn try_descriptor(&self, slot: Slot) -> Result<End, Fault> {
-        // The first word by itself, before the others: it says whether they count.
+        // The first word is read by itself, before the others: it says whether they are valid.
         let mut flags = [0; 4];
         self.bus.read(slot.address, &mut flags)?;
         if !descriptor::is_valid(u32::from_le_bytes(flags)) {
@@ -183,8 +183,8 @@ impl<B: Bus> Engine<B> {
         if outcome != Outcome::Done {
             Counters::count(&self.counters.dma_errors);
         }
-        // Whoever hears that this one is over, and then submits another, has not kept the engine busy: however late
-        // this one was, the other takes its full time.
+        // If the guest submits the next descriptor only after this one is reported, it has not kept
+        // the engine busy. However late this one was, the next one takes its full time.
         if !self.has_another(slot) {
             self.idle();
         }
@@ -197,7 +197,7 @@ impl<B: Bus> Engine<B> {
         })
     }
 
-    /// Whether the descriptor after this one was there before this one is written back.
+    /// Returns whether the next descriptor was there before this one is written back.
     fn has_another(&self, slot: Slot) -> bool {
         if slot.next == slot.address {
             return !slot.write_back;
@@ -207,7 +207,7 @@ impl<B: Bus> Engine<B> {
             && descriptor::is_valid(u32::from_le_bytes(flags))
     }
 
-    /// Copies. Returns how it ended and how many bytes are done, or nothing if aborted.
+    /// Copies. Returns the outcome and the number of bytes done, or nothing if aborted.
     fn copy(&self, descriptor: &Descriptor) -> Option<(Outcome, u32)> {
         let mut done = 0;
         let total = u64::from(descriptor.length);
@@ -231,8 +231,8 @@ impl<B: Bus> Engine<B> {
         Some((Outcome::Done, done as u32))
     }
 
-    /// Waits until the next chunk of a copy would be over. Returns its length, or nothing if
-    /// the engine is to abort.
+    /// Waits until hardware would be done with the next chunk of a copy. Returns its length, or
+    /// nothing if the engine must abort.
     fn in_time(&self, source: u64, destination: u64, rest: u64) -> Result<Option<u64>, Fault> {
         let Some(pacer) = &self.pacer else {
             return Ok(Some(rest.min(CHUNK)));
@@ -243,7 +243,7 @@ impl<B: Bus> Engine<B> {
         Ok(self.over().then_some(route.length))
     }
 
-    /// Waits until what was begun would be over. Returns false if the engine is to abort.
+    /// Waits until hardware would be done. Returns false if the engine must abort.
     fn over(&self) -> bool {
         match &self.pacer {
             Some(pacer) => pacer.wait(|| self.abort.load(Relaxed)),
@@ -277,7 +277,7 @@ mod tests {
     use crate::model::pace::Pace;
     use crate::model::picoseconds::Picoseconds;
 
-    /// 64 KiB of memory at 0, of which the last 4 KiB are read-only, in pieces of 1 KiB.
+    /// 64 KiB of memory at 0, in pieces of 1 KiB. The last 4 KiB are read-only.
     struct Plain {
         bytes: Mutex<Vec<u8>>,
     }
@@ -341,12 +341,12 @@ mod tests {
         engine_with(count, None)
     }
 
-    /// An engine of 1 GB/s, and its clock.
+    /// Returns an engine of 1 GB/s, and its clock.
     fn paced(count: u32) -> (Engine<Plain>, Arc<Fake>) {
         paced_with(count, Fake::default())
     }
 
-    /// The same with another clock.
+    /// Returns an engine of 1 GB/s with this clock.
     fn paced_with(count: u32, clock: Fake) -> (Engine<Plain>, Arc<Fake>) {
         let clock = Arc::new(clock);
         let figures = EngineFigures {
@@ -368,7 +368,7 @@ mod tests {
         engine.write(0x214, &(RING as u32).to_le_bytes());
         engine.write(0x21c, &(RING as u32).to_le_bytes());
         engine.write(0x220, &count.to_le_bytes());
-        // No descriptors yet.
+        // The ring has no valid descriptors yet.
         let nothing = vec![0; count as usize * 16];
         engine.bus.write(RING, &nothing).unwrap();
         engine
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn executes_until_the_first_that_is_not_valid() {
+    fn engine_executes_up_to_the_first_invalid_descriptor() {
         let engine = engine(4);
         let before = engine.bus.bytes.lock().clone();
         submit(&engine, 0, copy(0x101, 0x2003, 0x1234));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_copy_is_over_in_time_and_not_before() {
+    fn paced_copy_ends_exactly_at_its_time() {
         let (engine, clock) = paced(4);
         clock.pass(Picoseconds::nanoseconds(1_000_000));
         submit(&engine, 0, copy(0, 0x2000, 0x1000));
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(flags(&engine, 0), 0x4000_1000);
         assert_eq!(flags(&engine, 1), 0x4000_0000);
         assert_eq!(flags(&engine, 2), 0x1000_0000);
-        // Nothing more to do takes no time, and what comes later begins later.
+        // An idle engine takes no time, and a later descriptor begins later.
         engine.step();
         clock.pass(Picoseconds::nanoseconds(50));
         submit(&engine, 3, copy(0, 0x2000, 8));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_there_already_makes_up_for_a_late_end() {
+    fn only_queued_descriptors_make_up_for_a_late_end() {
         let at = Picoseconds::nanoseconds;
         let (engine, clock) = paced_with(4, Fake::late(at(1000)));
         submit(&engine, 0, copy(0, 0x2000, 0x400));
@@ -456,15 +456,16 @@ mod tests {
         assert!(engine.step());
         let first = at(100 + 0x400 + 1000);
         assert_eq!(clock.now(), first);
-        // It was there: the rate over both is exact, but for the last wake-up.
+        // The second descriptor was there: the rate over both is exact, but for the last wake-up.
         assert!(engine.step());
         let second = at(2 * (100 + 0x400) + 1000);
         assert_eq!(clock.now(), second);
-        // One that is submitted as soon as that is over, before the engine has looked.
+        // This descriptor is submitted as soon as the others are over, before the engine has
+        // looked.
         submit(&engine, 2, copy(0, 0x2000, 0x400));
         assert!(engine.step());
         assert_eq!(clock.now(), second + at(100 + 0x400 + 1000));
-        // In a ring of one, none can be there before the last is written back.
+        // In a ring of one, no descriptor can be there before the last one is written back.
         let (engine, clock) = paced_with(1, Fake::late(at(1000)));
         for round in 1..=2 {
             submit(&engine, 0, copy(0, 0x2000, 0x400));
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_copy_can_be_aborted_while_it_waits() {
+    fn waiting_paced_copy_can_be_aborted() {
         let (engine, clock) = paced(1);
         submit(&engine, 0, copy(0, 0x2000, 0x1000));
         start(&engine);
@@ -489,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_written_back_and_the_next_is_executed() {
+    fn failed_descriptor_is_written_back_and_the_next_executed() {
         let engine = engine(4);
         submit(&engine, 0, copy(0xff00, 0x1000, 0x200));
         submit(&engine, 1, copy(0x0, 0xef00, 0x200));
@@ -507,14 +508,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_nowhere_stops_it() {
+    fn ring_outside_memory_stops_the_engine() {
         let engine = engine(4);
         engine.write(0x218, &1u32.to_le_bytes());
         start(&engine);
         assert!(engine.step());
         assert!(!engine.step());
         assert_eq!(engine.counters.snapshot().dma_errors, 1);
-        // And a read-only one, which cannot be written back.
+        // A read-only ring can't be written back.
         engine.write(0x218, &0u32.to_le_bytes());
         engine.write(0x214, &0xf000u32.to_le_bytes());
         engine.write(0x21c, &0xf000u32.to_le_bytes());
@@ -547,9 +548,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whatever is in the ring and in the registers, nothing panics or hangs.
+        /// Whatever the ring and the registers contain, nothing panics or hangs.
         #[test]
-        fn survives_any_ring(
+        fn engine_survives_any_ring_contents(
             raw in prop::collection::vec(any::<[u8; 16]>(), 8),
             writes in prop::collection::vec((0u64..0x250, any::<u64>(), 1usize..9), 0..8),
         ) {
@@ -571,9 +572,13 @@ mod tests {
             prop_assert!(!engine.step());
         }
 
-        /// A copy does what it says, at any alignment.
+        /// A copy is exact at any alignment.
         #[test]
-        fn copies_exactly(source in 0u64..0x2000, destination in 0x4000u64..0x6000, length in 0u32..0x2000) {
+        fn engine_copies_exactly_the_given_bytes(
+            source in 0u64..0x2000,
+            destination in 0x4000u64..0x6000,
+            length in 0u32..0x2000,
+        ) {
             let engine = engine(2);
             let before = engine.bus.bytes.lock().clone();
             submit(&engine, 0, copy(source, destination, length));

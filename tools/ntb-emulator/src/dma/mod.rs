@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A DMA function: a PLX engine of one channel (10b5:87d0), for the driver plx_dma.
 //!
-//! [`descriptor`] and [`registers`] are the formats, [`engine`] executes, and this file
-//! makes a PCI function of them. Which memory an address means is behind
-//! [`crate::bus::Bus`].
+//! [`descriptor`] and [`registers`] are the formats, [`engine`] executes, and this file makes a PCI
+//! function of them. [`crate::bus::Bus`] finds the memory of an address.
 
 pub mod descriptor;
 pub mod engine;
@@ -41,8 +40,9 @@ pub struct DmaFunction {
 }
 
 impl DmaFunction {
-    /// A function that finds memory through `bus`; `memory` has to be the same that the
-    /// bus uses. With a pacer it takes its time. [`Self::run`] has to be called on a thread.
+    /// Creates a function that finds memory through `bus`; `memory` must be the one that the bus
+    /// uses. With a pacer the function takes its time. The caller must run [`Self::run`] on a
+    /// thread.
     pub fn new(
         name: String,
         memory: Arc<GuestMemory>,

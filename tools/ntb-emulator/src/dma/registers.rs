@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The registers of one PLX DMA function, and what they say about its ring.
+//! The registers of one PLX DMA function, and the ring that they describe.
 //!
-//! Pure state: no thread, no memory. [`super::engine`] asks what to do next and reports
-//! how it went.
+//! This is pure state, without threads or memory. [`super::engine`] asks what to do next and
+//! reports the result.
 //!
-//! Two things here must not get lost. A start that arrives while the engine finds the
-//! next descriptor not valid yet makes it look again. An interrupt status bit that was
-//! raised again since the guest last read it survives the guest's clearing: the
-//! interrupt raised with it is still on its way and has to find it set.
+//! Two events must not get lost. If a start arrives while the engine finds the next descriptor not
+//! valid yet, the engine must look again. If an interrupt status bit is raised again after the
+//! guest last read it, the bit survives the guest's clearing: the new interrupt is still in flight
+//! and must find the bit set.
 
 use super::descriptor;
 use crate::mmio::Located;
@@ -26,7 +26,7 @@ const ABORT_DONE: u16 = 1 << 10;
 const IMMEDIATE_PAUSE_DONE: u16 = 1 << 12;
 const SETTINGS: u16 = PAUSE | ABORT | WRITE_BACK | RING_STOP_MODE | DESCRIPTOR_MODE;
 const STATUS: u16 = DESCRIPTOR_INVALID | PAUSE_DONE | ABORT_DONE | IMMEDIATE_PAUSE_DONE;
-/// In the upper half of the 32-bit control register.
+/// This bit is in the upper half of the 32-bit control register.
 const IN_PROGRESS: u16 = 1 << 14;
 
 const ERROR: u16 = 1 << 0;
@@ -44,42 +44,42 @@ pub enum Register {
     Next,
     /// The number of descriptors in the ring.
     Count,
-    /// How many descriptors to prefetch: stored only.
+    /// The number of descriptors to prefetch: stored only.
     Prefetch,
-    /// Start, pause, abort, and how those went.
+    /// Start, pause, abort, and their results.
     Control,
     /// The transfer size; its bit 14 says that a copy is in progress.
     Control2,
-    /// Which conditions interrupt.
+    /// The conditions that interrupt.
     InterruptControl,
-    /// Which conditions occurred.
+    /// The conditions that occurred.
     InterruptStatus,
 }
 
-/// The descriptor to look at next.
+/// The next descriptor to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Its address.
+    /// The address.
     pub address: u64,
     /// The address of the descriptor after it, which may be the same.
     pub next: u64,
-    /// Whether it is to be written back.
+    /// Whether the engine writes the descriptor back.
     pub write_back: bool,
 }
 
-/// How looking at it went.
+/// The result of executing a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It was executed, well or not.
+    /// The descriptor was executed, successfully or not.
     Executed {
-        /// Whether the guest wants to know.
+        /// Whether the guest wants an interrupt.
         interrupt: bool,
     },
-    /// It is not the engine's to execute.
+    /// The descriptor is not valid.
     NotValid,
-    /// It could not be read or written back.
+    /// The descriptor could not be read or written back.
     RingFault,
-    /// The guest wanted it to stop in the middle.
+    /// The guest has aborted the copy.
     Aborted,
 }
 
@@ -96,17 +96,18 @@ pub struct Registers {
     control2: u16,
     interrupt_control: u16,
     interrupt_status: u16,
-    /// Raised since the guest last read the interrupt status.
+    /// Bits raised since the guest last read the interrupt status.
     unread: u16,
     running: bool,
-    /// Started since the engine last began to look at a descriptor.
+    /// Whether the guest has started the engine again since the engine last began a descriptor.
     started_again: bool,
     busy: bool,
 }
 
 impl Registers {
-    /// What to do, if anything; [`Self::finish`] has to follow. A ring that makes no
-    /// sense stops the engine: `Err` says so, and whether to interrupt.
+    /// Returns the next descriptor, if there is one to execute; [`Self::finish`] must follow. A
+    /// ring that makes no sense stops the engine: then the result is `Err`, and whether to
+    /// interrupt.
     pub fn begin(&mut self) -> Result<Option<Slot>, bool> {
         if !self.running || self.settings & (PAUSE | ABORT) != 0 {
             return Ok(None);
@@ -133,7 +134,7 @@ impl Registers {
         }
     }
 
-    /// Reports how the descriptor went. Returns whether to interrupt the guest.
+    /// Reports the result of the descriptor. Returns whether to interrupt the guest.
     pub fn finish(&mut self, end: End) -> bool {
         self.busy = false;
         let interrupt = match end {
@@ -160,7 +161,7 @@ impl Registers {
         interrupt
     }
 
-    /// What `next` is after the descriptor that it names now.
+    /// Returns the value of `next` behind the present descriptor.
     fn following(&self) -> u32 {
         let into = self.next.wrapping_sub(self.ring);
         let index = u64::from(into) / descriptor::SIZE + 1;
@@ -171,17 +172,17 @@ impl Registers {
         }
     }
 
-    /// Whether the engine works on a descriptor.
+    /// Returns whether the engine works on a descriptor.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// Whether the guest wants a copy to stop in the middle.
+    /// Returns whether the guest wants to abort a copy.
     pub fn wants_abort(&self) -> bool {
         self.settings & ABORT != 0
     }
 
-    /// Everything but the fact that the engine works on a descriptor.
+    /// Resets all but the fact that the engine works on a descriptor.
     pub fn reset(&mut self) {
         *self = Self {
             busy: self.busy,
@@ -194,7 +195,7 @@ impl Registers {
         self.unread |= bit;
     }
 
-    /// Raises a condition that interrupts only if enabled.
+    /// Raises a condition, which interrupts only if enabled. Returns whether it does.
     fn condition(&mut self, bit: u16) -> bool {
         let enabled = self.interrupt_control & bit != 0;
         if enabled {
@@ -325,7 +326,7 @@ mod tests {
         u32::from_le_bytes(data)
     }
 
-    /// As the driver sets a channel up.
+    /// Returns registers as the driver sets a channel up.
     fn ring_of(count: u32) -> Registers {
         let mut registers = Registers::default();
         write32(&mut registers, 0x238, RESET.into());
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_round_the_ring() {
+    fn descriptor_address_wraps_around_the_ring() {
         let mut registers = ring_of(2);
         assert_eq!(registers.begin(), Ok(None));
         write16(&mut registers, 0x238, STARTED);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_during_the_look_is_not_lost() {
+    fn start_during_a_descriptor_check_is_not_lost() {
         let mut registers = ring_of(4);
         write16(&mut registers, 0x238, STARTED);
         registers.begin().unwrap().unwrap();
@@ -381,7 +382,7 @@ mod tests {
         registers.finish(End::Executed { interrupt: false });
         assert_ne!(read16(&mut registers, 0x238) & PAUSE_DONE, 0);
         assert_eq!(registers.begin(), Ok(None));
-        // The driver writes it again, and then looks whether anything else is set.
+        // The driver writes the bit again, and then checks whether another bit is set.
         write32(&mut registers, 0x238, u32::from(RESET | PAUSE));
         assert_eq!(read32(&mut registers, 0x238), u32::from(PAUSE));
         // An idle engine acknowledges at once.
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_keeps_what_was_raised_since_the_read() {
+    fn clearing_status_keeps_events_raised_since_the_read() {
         let mut registers = ring_of(8);
         write16(&mut registers, 0x238, STARTED);
         registers.begin().unwrap().unwrap();
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_without_sense_stops_the_engine() {
+    fn invalid_ring_registers_stop_the_engine() {
         for (offset, value) in [
             (0x220, 0u32),
             (0x214, 0x8000_1008),

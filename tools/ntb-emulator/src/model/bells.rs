@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Doorbells under way across a link that takes time. Those of one direction arrive in the
-//! order in which they were rung, so a queue and a thread for each will do.
+//! Doorbells in flight across a link that takes time. The doorbells of one direction arrive in the
+//! order in which they were rung, so each direction has a queue and a thread.
 
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::Sender;
@@ -9,34 +9,35 @@ use std::sync::mpsc::channel;
 use super::clock::Clock;
 use super::picoseconds::Picoseconds;
 
-/// A doorbell under way.
+/// A doorbell in flight.
 struct Bell {
     arrival: Picoseconds,
     source: usize,
 }
 
-/// Where doorbells are rung.
+/// The sending side of doorbells.
 pub struct Rope(Sender<Bell>);
 
-/// Where they arrive.
+/// The receiving side of doorbells.
 pub struct Bells(Receiver<Bell>);
 
-/// One direction.
+/// Creates both sides of one direction.
 pub fn bells() -> (Rope, Bells) {
     let (sender, receiver) = channel();
     (Rope(sender), Bells(receiver))
 }
 
 impl Rope {
-    /// A doorbell that arrives then. After the ones before it, if that is later.
+    /// Rings a doorbell that arrives at `arrival`, or after the ones before it if that is later.
     pub fn ring(&self, source: usize, arrival: Picoseconds) {
-        // If nobody listens any more, the process is about to end.
+        // If the receiver is gone, the process is about to end.
         let _ = self.0.send(Bell { arrival, source });
     }
 }
 
 impl Bells {
-    /// Returns the next one when it arrives, or nothing if nobody is left to ring.
+    /// Waits until the next doorbell arrives, and returns it. Returns nothing if the sender is
+    /// gone.
     pub fn next(&self, clock: &dyn Clock) -> Option<usize> {
         let Bell { arrival, source } = self.0.recv().ok()?;
         clock.sleep_until(arrival);
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn none_arrives_early_or_out_of_order() {
+    fn doorbells_arrive_in_order_and_not_early() {
         let at = Picoseconds::nanoseconds;
         let clock = Fake::default();
         let (rope, bells) = bells();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What time it is, and waiting until later, without a processor for it. The only part of
-//! the model that has to do with real time; tests have a clock that they set.
+//! The time, and sleeping until a later time, without using a CPU. This is the only part of the
+//! model that has to do with real time; tests have a clock that they set.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -14,21 +14,21 @@ use super::picoseconds::Picoseconds;
 
 /// A clock.
 pub trait Clock: Send + Sync {
-    /// The time since it began.
+    /// Returns the time since the clock began.
     fn now(&self) -> Picoseconds;
 
-    /// Returns at that time or later; at once if it is over.
+    /// Sleeps until that time or later. Returns at once if it has passed.
     fn sleep_until(&self, time: Picoseconds);
 }
 
-/// The machine's.
+/// The clock of the machine.
 pub struct Monotonic {
     start: Instant,
 }
 
 impl Monotonic {
-    /// A clock that begins now. The calling thread, and those it starts from now on, are
-    /// woken as early as the kernel can, and not some 50 us later to save power.
+    /// Starts a clock. The kernel wakes up the calling thread, and threads that it starts from now
+    /// on, as early as it can, and not some 50 us later to save power.
     pub fn start() -> Result<Self> {
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot have precise timers")?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl Clock for Monotonic {
 
 #[cfg(test)]
 pub mod fake {
-    //! A clock that stands still unless somebody sleeps.
+    //! A clock that stands still unless a thread sleeps.
 
     use parking_lot::Mutex;
 
@@ -63,12 +63,12 @@ pub mod fake {
     #[derive(Default)]
     pub struct Fake {
         now: Mutex<Picoseconds>,
-        /// By how much everybody wakes late.
+        /// The time by which each thread wakes up late.
         pub late: Picoseconds,
     }
 
     impl Fake {
-        /// A clock by which everybody wakes late by so much.
+        /// Creates a clock by which each thread wakes up late by `by`.
         pub fn late(by: Picoseconds) -> Self {
             Self {
                 late: by,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What there is to know of a link and of a DMA engine, and where the defaults are from.
+//! The figures of links and of DMA engines, and the sources of the defaults.
 //!
-//! Documentation/link-model.rst has the same with more words; what there is called an
-//! assumption was chosen, in proportion to what is known, and measured nowhere.
+//! Documentation/link-model.rst explains the same figures in more words. A figure that is called an
+//! assumption there was chosen in proportion to known ones, and was not measured.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -19,39 +19,39 @@ const GEN3_X8: u64 = 7_235_000_000;
 /// Gen 4, 16 lanes: twice the rate and the same encoding, twice the lanes.
 const GEN4_X16: u64 = 4 * GEN3_X8;
 
-/// What the wire carries for a write beside its data: 2 bytes of framing, 6 of the data link
-/// layer, 4 of the common header, 12 of that of a write to a 64-bit address. A read request
-/// is as long, and has no data. SIGCOMM 2018.
+/// Bytes on the wire for a write beside its data: 2 of framing, 6 of the data link layer, 4 of the
+/// common header, 12 of the header of a write to a 64-bit address. A read request is as long and
+/// has no data. SIGCOMM 2018.
 pub const REQUEST_HEADER: u64 = 24;
 
-/// The same for a completion, with 8 bytes for its own header. SIGCOMM 2018.
+/// Bytes on the wire for a completion beside its data, with 8 bytes for its own header. SIGCOMM
+/// 2018.
 pub const COMPLETION_HEADER: u64 = 20;
 
-/// The most data in a packet, and the most that is asked for at once, as machines have them
-/// mostly. SIGCOMM 2018.
+/// The most data in a packet, and the most data in a request, as most machines have them. SIGCOMM
+/// 2018.
 const PAYLOAD: u64 = 256;
 const REQUEST: u64 = 512;
 
 /// A read of 64 bytes of warm memory by a directly attached device took 547 ns in the middle
-/// (SIGCOMM 2018, a Xeon E5 v3 with a Netronome NFP-6000). A processor's read
-/// of a register of such a device goes the same way in the other direction, so it is
-/// assumed to take as long.
+/// (SIGCOMM 2018, a Xeon E5 v3 with a Netronome NFP-6000). A CPU's read of a register of such a
+/// device goes the same way in the other direction. So it is assumed to take as long.
 const REGISTER_READ: u64 = 550;
 
-/// An assumption: the same, and two more bridges to pass, there and back. 8 bytes in this
-/// time are 9 MB/s, which is what Dolphin reports of a processor that reads across a link.
+/// An assumption: the time of a register read, and two more bridges to pass, there and back. 8
+/// bytes in this time are 9 MB/s, which is what Dolphin reports of a CPU that reads across a link.
 const READ: u64 = 900;
 
-/// An assumption: one way, below the 0.74 us from program to program that Dolphin gives for
-/// its IX adapters, which include a store, and a look at it.
+/// An assumption: one way, below the 0.74 us from program to program that Dolphin gives for its IX
+/// adapters. That time includes a store, and a poll that sees it.
 const POSTED: u64 = 300;
 
 /// An assumption: with these an engine reads across a link at half the rate at which it
 /// writes, the proportion of Dolphin's DMA reads and writes (5.0 and 10.4 GB/s).
 const OUTSTANDING: u64 = 4;
 
-/// An assumption: a little less than the 4.67 GB/s reported for NTRDMA, which has one of the
-/// processor's engines write across an NTB.
+/// An assumption: a little less than the 4.67 GB/s reported for NTRDMA, in which an engine of the
+/// CPU writes across an NTB.
 const ENGINE: u64 = 4_500_000_000;
 
 /// An assumption: half of a read of memory, as descriptors are fetched ahead.
@@ -60,29 +60,29 @@ const DESCRIPTOR: u64 = 250;
 /// The least bandwidth: below that, a copy would keep a guest waiting for minutes.
 const LEAST_BANDWIDTH: u64 = 1_000_000;
 
-/// The longest time of a single thing.
+/// The longest time of a single operation.
 const LONGEST: u64 = 1_000_000;
 
-/// How much slower than the figures it can be made.
+/// The largest factor by which the figures can be slowed down.
 pub const MOST_SLOWDOWN: u64 = 1000;
 
-/// A link. What is not given is as on PCIe Gen 3 with 8 lanes.
+/// The figures of a link. A figure that is not given is that of PCIe Gen 3 with 8 lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkFigures {
     /// Bytes per second in each direction, the headers of packets included.
     pub bandwidth: u64,
-    /// How long a posted write takes from one end to the other.
+    /// Time of a posted write from one end to the other.
     pub posted_ns: u64,
-    /// How long a read takes that crosses the link, there and back.
+    /// Time of a read that crosses the link, there and back.
     pub read_ns: u64,
-    /// How long a guest's processor takes to read a register of its own end.
+    /// Time of a CPU's read of a register of its own end.
     pub register_read_ns: u64,
     /// The most data in a packet, in bytes.
     pub payload: u64,
-    /// The most an engine asks for with a single request, in bytes.
+    /// The most data that an engine asks for with a single request, in bytes.
     pub request: u64,
-    /// How many such requests an engine has under way at once.
+    /// Number of requests that an engine has in flight at once.
     pub outstanding: u64,
 }
 
@@ -98,19 +98,19 @@ impl LinkFigures {
         outstanding: OUTSTANDING,
     };
 
-    /// PCIe Gen 4, 8 lanes. That times are those of Gen 3 is an assumption.
+    /// PCIe Gen 4, 8 lanes. It is an assumption that its times are those of Gen 3.
     pub const GEN4_X8: Self = Self {
         bandwidth: 2 * GEN3_X8,
         ..Self::GEN3_X8
     };
 
-    /// PCIe Gen 4, 16 lanes, likewise.
+    /// PCIe Gen 4, 16 lanes. It is an assumption that its times are those of Gen 3.
     pub const GEN4_X16: Self = Self {
         bandwidth: GEN4_X16,
         ..Self::GEN3_X8
     };
 
-    /// Says what makes no sense.
+    /// Checks the figures. The error says which one makes no sense.
     pub fn validate(&self) -> Result<()> {
         validate_bandwidth(self.bandwidth)?;
         for (name, value) in [
@@ -134,7 +134,7 @@ impl LinkFigures {
         Ok(())
     }
 
-    /// The same where everything takes so many times as long.
+    /// Returns the figures of a link that is slower by this factor.
     pub fn slowed(self, slowdown: u64) -> Self {
         Self {
             bandwidth: slower(self.bandwidth, slowdown),
@@ -145,27 +145,27 @@ impl LinkFigures {
         }
     }
 
-    /// What a write of so many bytes takes on the wire.
+    /// Returns the time of a write of `bytes` on the wire.
     pub fn write(&self, bytes: u64) -> Picoseconds {
         let packets = bytes.div_ceil(self.payload);
         Picoseconds::of_bytes(bytes + packets * REQUEST_HEADER, self.bandwidth)
     }
 
-    /// What asking for so many bytes takes on the wire.
+    /// Returns the time on the wire of the requests for `bytes`.
     pub fn requests(&self, bytes: u64) -> Picoseconds {
         let requests = bytes.div_ceil(self.request);
         Picoseconds::of_bytes(requests * REQUEST_HEADER, self.bandwidth)
     }
 
-    /// What they take on the way back.
+    /// Returns the time on the wire of the completions with `bytes`.
     pub fn completions(&self, bytes: u64) -> Picoseconds {
         let packets = bytes.div_ceil(self.payload);
         Picoseconds::of_bytes(bytes + packets * COMPLETION_HEADER, self.bandwidth)
     }
 
-    /// How long an engine has to wait for so many bytes from the other side, were the wire
-    /// infinitely fast: the round trip for the first of what it may ask for at once, and
-    /// from then on as much as that in each.
+    /// Returns how long an engine waits for `bytes` from the other side, if the wire is infinitely
+    /// fast: one round trip for the first batch of requests in flight, and from then on one for
+    /// each further batch.
     pub fn round_trips(&self, bytes: u64) -> Picoseconds {
         let at_once = self.request * self.outstanding;
         Picoseconds::nanoseconds(self.read_ns).per(bytes.max(at_once), at_once)
@@ -182,20 +182,20 @@ impl Default for LinkFigures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineFigures {
-    /// The most it copies, in bytes per second.
+    /// The largest rate of its copies, in bytes per second.
     pub bandwidth: u64,
-    /// What each descriptor takes beside that.
+    /// Additional time of each descriptor.
     pub descriptor_ns: u64,
 }
 
 impl EngineFigures {
-    /// Says what makes no sense.
+    /// Checks the figures. The error says which one makes no sense.
     pub fn validate(&self) -> Result<()> {
         validate_bandwidth(self.bandwidth)?;
         validate_time("descriptor_ns", self.descriptor_ns)
     }
 
-    /// The same where everything takes so many times as long.
+    /// Returns the figures of an engine that is slower by this factor.
     pub fn slowed(self, slowdown: u64) -> Self {
         Self {
             bandwidth: slower(self.bandwidth, slowdown),
@@ -203,7 +203,7 @@ impl EngineFigures {
         }
     }
 
-    /// How long it is busy with so many bytes.
+    /// Returns how long the engine is busy with `bytes`.
     pub fn copy(&self, bytes: u64) -> Picoseconds {
         Picoseconds::of_bytes(bytes, self.bandwidth)
     }
@@ -218,7 +218,7 @@ impl Default for EngineFigures {
     }
 }
 
-/// Says what makes no sense.
+/// Checks the factor of slowdown.
 pub fn validate_slowdown(slowdown: u64) -> Result<()> {
     ensure!(
         (1..=MOST_SLOWDOWN).contains(&slowdown),
@@ -255,17 +255,17 @@ mod tests {
 
     const GEN3: LinkFigures = LinkFigures::GEN3_X8;
 
-    /// Bytes per second in that time.
+    /// Returns the rate in bytes per second.
     fn rate(bytes: u64, time: Picoseconds) -> f64 {
         bytes as f64 / time.as_duration().as_secs_f64()
     }
 
     #[test]
-    fn what_the_paper_has_for_large_and_small_writes() {
+    fn write_rates_match_the_paper() {
         // 256 of 280 bytes on the wire are data.
         let large = rate(1 << 20, GEN3.write(1 << 20));
         assert!((large / 6.615e9 - 1.0).abs() < 0.001, "{large}");
-        // 8 of 32.
+        // 8 of 32 bytes on the wire are data.
         let small = rate(8_000_000, Picoseconds::of_bytes(32_000_000, GEN3.bandwidth));
         assert!((small / 1.809e9 - 1.0).abs() < 0.001, "{small}");
         assert_eq!(GEN3.write(8), Picoseconds::of_bytes(32, GEN3.bandwidth));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_reads_at_half_the_rate_of_its_writes() {
+    fn engine_reads_at_half_its_write_rate() {
         let read = rate(1 << 20, GEN3.round_trips(1 << 20));
         let engine = EngineFigures::default().bandwidth as f64;
         assert!((0.45..0.55).contains(&(read / engine)), "{read}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_make_sense() {
+    fn default_figures_are_valid() {
         for figures in [GEN3, LinkFigures::GEN4_X8, LinkFigures::GEN4_X16] {
             figures.validate().unwrap();
         }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_makes_no_sense() {
+    fn invalid_figures_are_refused() {
         let refused = |text: &str, why: &str| {
             let figures: LinkFigures = serde_json::from_str(text).unwrap();
             let error = figures.validate().unwrap_err().to_string();
@@ -319,9 +319,9 @@ mod tests {
     }
 
     proptest! {
-        /// More never takes less, and never less than its bytes by themselves.
+        /// More bytes never take less time, nor less than the bytes by themselves.
         #[test]
-        fn more_takes_longer(bytes in 0u64..1 << 27, more in 0u64..1 << 27) {
+        fn more_bytes_never_take_less_time(bytes in 0u64..1 << 27, more in 0u64..1 << 27) {
             for cost in [LinkFigures::write, LinkFigures::requests, LinkFigures::completions, LinkFigures::round_trips] {
                 prop_assert!(cost(&GEN3, bytes) <= cost(&GEN3, bytes + more));
             }
@@ -330,14 +330,14 @@ mod tests {
             prop_assert!(GEN3.completions(bytes) >= bare);
         }
 
-        /// All proportions stay when it is made slower.
+        /// All proportions stay the same when the link is slowed down.
         #[test]
-        fn slower_in_proportion(bytes in 1u64..1 << 27, slowdown in 1u64..=MOST_SLOWDOWN) {
+        fn slowdown_scales_all_costs(bytes in 1u64..1 << 27, slowdown in 1u64..=MOST_SLOWDOWN) {
             let slow = GEN3.slowed(slowdown);
             for cost in [LinkFigures::write, LinkFigures::completions, LinkFigures::round_trips] {
                 let expected = cost(&GEN3, bytes).as_duration().as_secs_f64() * slowdown as f64;
                 let found = cost(&slow, bytes).as_duration().as_secs_f64();
-                // Of which the rounding to nanoseconds is a part.
+                // The tolerance includes the rounding to nanoseconds.
                 prop_assert!((found - expected).abs() <= expected * 0.001 + slowdown as f64 * 1e-9);
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One direction of a link: at any time, one thing passes.
+//! One direction of a link: at any time, one transfer passes.
 //!
-//! Who asks may be behind the others, see [`super::pace`]: what was free then is still
-//! theirs, or each would lose what the others are ahead. So a lane remembers when it was
-//! and will be busy, and what is asked for takes the first time that is free, in pieces
-//! between others if need be. Where it is always busy, that is first come, first served:
-//! engines that share it get turns of a chunk each, see [`super::pacer`].
+//! An engine may ask late, see [`super::pace`]. Time that was free then still belongs to it;
+//! without that, each engine would lose the time by which others are ahead. So a lane remembers
+//! when it was and will be busy. A request takes the first free time, in pieces between others if
+//! necessary. Where the lane is always busy, that means first come, first served: engines that
+//! share the lane get turns of a chunk each, see [`super::pacer`].
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use parking_lot::Mutex;
 
 use super::picoseconds::Picoseconds;
 
-/// How long it remembers: longer than anybody is behind.
+/// The time that a lane remembers: longer than any engine is behind.
 const MEMORY: Picoseconds = Picoseconds::nanoseconds(100_000_000);
 
-/// A direction.
+/// One direction of a link.
 #[derive(Default)]
 pub struct Lane {
     times: Mutex<Times>,
 }
 
-/// When a lane is busy.
+/// The times when a lane is busy.
 #[derive(Default)]
 struct Times {
-    /// From when until when; none touches the next one.
+    /// Begin and end of each busy time; none touches the next one.
     busy: BTreeMap<Picoseconds, Picoseconds>,
-    /// Before this, what is not remembered is not free.
+    /// Time before this counts as busy, unless it is remembered.
     forgotten: Picoseconds,
 }
 
 impl Lane {
-    /// Something that is there from `ready` on and takes so long to pass. Returns when it is
-    /// through.
+    /// Passes a transfer that is ready at `ready` and takes `length`. Returns when the transfer has
+    /// passed.
     pub fn pass(&self, ready: Picoseconds, length: Picoseconds) -> Picoseconds {
         let mut times = self.times.lock();
         times.forget(ready);
@@ -42,11 +42,11 @@ impl Lane {
 }
 
 impl Times {
-    /// Takes the first time from `ready` on that is free. Returns its end.
+    /// Takes the first free time from `ready` on. Returns its end.
     fn take(&mut self, ready: Picoseconds, length: Picoseconds) -> Picoseconds {
         let ready = ready.max(self.forgotten);
         let mut begin = ready;
-        // What is under way then, or ends then, becomes one with this.
+        // A busy time that contains `ready`, or ends there, becomes one with the new one.
         if let Some((&start, &end)) = self.busy.range(..=ready).next_back() {
             if end >= ready {
                 begin = start;
@@ -74,7 +74,7 @@ impl Times {
         end
     }
 
-    /// Forgets what nobody asks for any more.
+    /// Forgets busy times that no engine asks about any more.
     fn forget(&mut self, now: Picoseconds) {
         let horizon = now.since(MEMORY);
         while let Some(first) = self.busy.first_entry() {
@@ -97,12 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time() {
+    fn passages_through_a_lane_do_not_overlap() {
         let lane = Lane::default();
         assert_eq!(lane.pass(at(10), at(5)), at(15));
         assert_eq!(lane.pass(at(11), at(5)), at(20));
         assert_eq!(lane.pass(at(30), at(5)), at(35));
-        // Who is behind has what was free, and goes on where it is free again.
+        // An engine that is behind gets the time that was free, and goes on where the lane is free
+        // again.
         assert_eq!(lane.pass(at(0), at(10)), at(10));
         assert_eq!(lane.pass(at(0), at(12)), at(37));
         assert_eq!(lane.pass(at(0), at(0)), at(37));
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_free() {
+    fn forgotten_lane_time_is_not_reused() {
         let lane = Lane::default();
         for start in 0..1000 {
             lane.pass(at(1_000_000 * start), at(1));
@@ -122,9 +123,11 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of single nanoseconds: each takes the first ones that are free.
+        /// Compares with a list of single nanoseconds: each transfer takes the first free ones.
         #[test]
-        fn as_a_list_has_it(passages in prop::collection::vec((0usize..200, 1usize..20), 1..40)) {
+        fn lane_agrees_with_a_list_of_busy_times(
+            passages in prop::collection::vec((0usize..200, 1usize..20), 1..40),
+        ) {
             let lane = Lane::default();
             let mut busy = vec![false; 1000];
             for (ready, length) in passages {
@@ -133,7 +136,7 @@ mod tests {
                 let end = lane.pass(at(ready as u64), at(length as u64));
                 prop_assert_eq!(end, at(free[length - 1] as u64 + 1));
             }
-            // And it remembers what it has to, in as few pieces as possible.
+            // The lane remembers exactly its busy times, in as few pieces as possible.
             let times = lane.times.lock();
             for (index, &busy) in busy.iter().enumerate() {
                 let now = at(index as u64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What passes a link, and when it has: its two lanes, and the figures.
+//! The time of transfers across a link: its two lanes, and its figures.
 //!
 //! Ends are numbered as those of [`crate::ntb::link::Link`]; an end has the lane on which it
 //! sends.
@@ -10,14 +10,13 @@ use super::figures::LinkFigures;
 use super::lane::Lane;
 use super::picoseconds::Picoseconds;
 
-/// A doorbell is a write of 4 bytes.
+/// Bytes of a doorbell, which is a write.
 const DOORBELL: u64 = 4;
 
-/// What a bridge takes of posted writes, in bytes, before it holds up who sends more. An
-/// assumption.
+/// Bytes of posted writes that a bridge takes before it holds up the sender. An assumption.
 const BUFFER: u64 = 8 << 10;
 
-/// A link.
+/// A link that takes time.
 pub struct LinkModel {
     figures: LinkFigures,
     lanes: [Lane; 2],
@@ -31,7 +30,7 @@ pub struct Crossing {
 }
 
 impl LinkModel {
-    /// A link on which nothing is under way.
+    /// Creates a link without transfers.
     pub fn new(figures: LinkFigures) -> Self {
         Self {
             figures,
@@ -41,7 +40,7 @@ impl LinkModel {
 }
 
 impl Crossing {
-    /// An end; 0 is upstream.
+    /// Creates an end; 0 is upstream.
     pub fn new(link: &Arc<LinkModel>, end: usize) -> Self {
         Self {
             link: Arc::clone(link),
@@ -57,13 +56,13 @@ impl Crossing {
         &self.link.lanes[1 - self.end]
     }
 
-    /// An engine of this end begins to write so many bytes. Returns when it is rid of them.
+    /// Begins a write of `bytes` by an engine of this end. Returns when the engine has sent them.
     pub fn copy_out(&self, begin: Picoseconds, bytes: u64) -> Picoseconds {
         self.out().pass(begin, self.link.figures.write(bytes))
     }
 
-    /// An engine of this end goes on to read, at `now`; `bytes` more of `total` since
-    /// `begin`. Returns when it has them.
+    /// Continues a read by an engine of this end at `now`, with `bytes` more of `total` since
+    /// `begin`. Returns when the engine has them.
     pub fn copy_in(
         &self,
         begin: Picoseconds,
@@ -77,8 +76,7 @@ impl Crossing {
         passed.max(begin + figures.round_trips(total))
     }
 
-    /// A processor of this end reads so many bytes from the other one. Returns when it has
-    /// them.
+    /// Reads `bytes` from the other end by a CPU of this end. Returns when the CPU has them.
     pub fn load(&self, now: Picoseconds, bytes: u64) -> Picoseconds {
         let figures = &self.link.figures;
         let asked = self.out().pass(now, figures.requests(bytes));
@@ -86,8 +84,8 @@ impl Crossing {
         passed.max(now + Picoseconds::nanoseconds(figures.read_ns))
     }
 
-    /// A processor of this end writes so many bytes to the other one. Returns when it can go
-    /// on: mostly at once.
+    /// Writes `bytes` to the other end by a CPU of this end. Returns when the CPU can go on: mostly
+    /// at once.
     pub fn store(&self, now: Picoseconds, bytes: u64) -> Picoseconds {
         let figures = &self.link.figures;
         let passed = self.out().pass(now, figures.write(bytes));
@@ -95,13 +93,13 @@ impl Crossing {
         now + passed.since(now + buffer)
     }
 
-    /// A processor of this end reads one of its own registers. Returns when it has it.
+    /// Reads an own register by a CPU of this end. Returns when the CPU has the value.
     pub fn register_read(&self, now: Picoseconds) -> Picoseconds {
         now + Picoseconds::nanoseconds(self.link.figures.register_read_ns)
     }
 
-    /// A processor of this end rings a doorbell. Returns when the other end sees it: behind
-    /// everything that was written before.
+    /// Rings a doorbell by a CPU of this end. Returns when the other end sees it: behind all
+    /// earlier writes.
     pub fn ring(&self, now: Picoseconds) -> Picoseconds {
         let figures = &self.link.figures;
         let passed = self.out().pass(now, figures.write(DOORBELL));
@@ -121,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_do_not_share() {
+    fn link_directions_do_not_delay_each_other() {
         let [up, down] = ends();
         let now = Picoseconds::nanoseconds(5);
         let one = up.copy_out(now, 1 << 20);
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_takes_a_round_trip_and_room_on_the_way_back() {
+    fn read_waits_for_a_round_trip_and_a_busy_return_path() {
         let [up, down] = ends();
         let now = Picoseconds::ZERO;
         let trip = Picoseconds::nanoseconds(GEN3.read_ns);
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doorbell_does_not_pass_what_was_written_before() {
+    fn doorbell_does_not_overtake_earlier_writes() {
         let [up, _] = ends();
         let now = Picoseconds::ZERO;
         let posted = Picoseconds::nanoseconds(GEN3.posted_ns);
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_are_held_up_only_by_a_full_buffer() {
+    fn store_waits_only_for_a_full_buffer() {
         let [up, _] = ends();
         let now = Picoseconds::nanoseconds(7);
         let mut held = 0;
@@ -161,7 +159,7 @@ mod tests {
                 held += 1;
             }
         }
-        // 8 bytes are 32 on the wire; each rounds up.
+        // 8 bytes are 32 bytes on the wire; each write rounds up.
         let expected = 1000 - BUFFER / 32;
         assert!((expected..=expected + 1).contains(&held), "{held}");
         let later = now + Picoseconds::nanoseconds(1_000_000);

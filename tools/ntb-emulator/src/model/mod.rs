@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What links and DMA engines take on hardware, so that it takes as long here. Off unless
-//! the configuration has it.
+//! A model of how long links and DMA engines take on hardware, so that they take as long here. Off
+//! unless the configuration has figures.
 //!
 //! ```text
-//! pacer  bells         an engine that waits; doorbells under way
-//! pace   link          when an engine's copies are over; what passes a link, and when
-//! lane                 one direction of a link: one thing after the other
-//! figures              what there is to know of a link, and of an engine
-//! clock  picoseconds   what time it is, and waiting; times
+//! pacer  bells         an engine that waits; doorbells in flight
+//! pace   link          when an engine's copies are over; when transfers have passed a link
+//! lane                 one direction of a link: one transfer after the other
+//! figures              the figures of a link, and of an engine
+//! clock  picoseconds   the time, and waiting; times
 //! ```
 //!
-//! All but [`clock`], and who uses it, is arithmetic: who asks says what time it is. Nothing
-//! is over before the model says so. It may be later, if the machine is too slow or wakes
-//! somebody late; engines make up for that, see [`pace`].
+//! Only [`clock`] and its callers know real time. All else is arithmetic, to which the caller
+//! passes the time. No operation is over before the model says so. It may be over later, if the
+//! machine is too slow or wakes up a thread late; engines make up for that, see [`pace`].
 //!
-//! Not in the model: what a processor stores to and loads from a mapped window, which takes
-//! what memory takes, as nobody but the guest is asked; registers of DMA functions; and how
-//! long it takes until what a posted write has changed is seen, but for doorbells.
+//! Not in the model:
+//! - stores and loads of a CPU in a mapped window, which take the time of memory, as only the guest
+//!   sees them;
+//! - registers of DMA functions;
+//! - the time until the effect of a posted write is seen, except for doorbells.
 
 pub mod bells;
 pub mod clock;

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
-//! When the copies of a DMA engine are over. Arithmetic: it knows neither memory nor clock.
+//! The time at which the copies of a DMA engine are over. This is arithmetic without memory and
+//! clock.
 //!
-//! An engine executes one descriptor after the other. What a copy takes is the longest of
-//! what the engine, the wires and the round trips take, which all go on at once.
+//! An engine executes one descriptor after the other. The engine, the wires and the round trips all
+//! work at once, and a copy takes the longest of their times.
 //!
-//! An engine that is woken late is behind its time. As long as the next descriptor is there before
-//! the last one is said to be over, that time is made up for with the next ones, so a rate is exact over
-//! many descriptors even if each takes less than a wake-up is late. What is too much to be
-//! made up for is lost, and [`Pace::take_lost`] says how much: then the machine is too slow for
-//! the figures.
+//! An engine that is woken up late is behind its time. It makes up for that time with later
+//! descriptors, as long as the next one is there before the last one is reported. So a rate is
+//! exact over many descriptors, even if each takes less than a wake-up is late. Time that is too
+//! much to make up for is lost, and [`Pace::take_lost`] returns it: then the machine is too slow
+//! for the figures.
 
 use super::figures::EngineFigures;
 use super::link::Crossing;
 use super::picoseconds::Picoseconds;
 use crate::bus::Route;
 
-/// The most that is made up for. More would be a burst that no hardware has.
+/// The longest time that is made up for. A longer one would be a burst that no hardware has.
 const MOST_BEHIND: Picoseconds = Picoseconds::nanoseconds(20_000_000);
 
-/// An engine's time.
+/// The time of an engine.
 pub struct Pace {
     figures: Option<EngineFigures>,
-    /// By number of the NTB function of the guest; nothing where a link takes no time.
+    /// The links, by index of the NTB function of the guest; none where a link takes no time.
     crossings: Vec<Option<Crossing>>,
-    /// When what it was given so far is over.
+    /// The time when all work so far is over.
     time: Picoseconds,
-    /// There was something to do all the time since then.
+    /// Whether the engine has had work all the time since then.
     busy: bool,
     lost: Picoseconds,
     reads: Option<Reads>,
 }
 
-/// What a descriptor has read across a link so far.
+/// The reads of a descriptor across a link so far.
 struct Reads {
     begin: Picoseconds,
     bytes: u64,
 }
 
 impl Pace {
-    /// An engine that has done nothing, in a guest with such ends of links.
+    /// Creates the pace of an engine that has done nothing, in a guest with these ends of links.
     pub fn new(figures: Option<EngineFigures>, crossings: Vec<Option<Crossing>>) -> Self {
         Self {
             figures,
@@ -50,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// It finds a descriptor.
+    /// Begins a descriptor.
     pub fn begin(&mut self, now: Picoseconds) {
         if !self.busy {
             self.time = self.time.max(now);
@@ -62,7 +63,7 @@ impl Pace {
         self.reads = None;
     }
 
-    /// It goes on with a copy.
+    /// Continues a copy.
     pub fn copy(&mut self, now: Picoseconds, route: &Route) {
         self.lose(now);
         let begin = self.time;
@@ -79,26 +80,26 @@ impl Pace {
         self.time = end;
     }
 
-    /// Gives up what is too much to be made up for.
+    /// Gives up the time that is too much to make up for.
     fn lose(&mut self, now: Picoseconds) {
         let earliest = now.since(MOST_BEHIND);
         self.lost = self.lost + earliest.since(self.time);
         self.time = self.time.max(earliest);
     }
 
-    /// When what it was given so far is over.
+    /// Returns when all work so far is over.
     pub fn time(&self) -> Picoseconds {
         self.time
     }
 
-    /// How much time is lost since the last look, in whole microseconds.
+    /// Returns the time lost since the last call, in whole microseconds.
     pub fn take_lost(&mut self) -> u64 {
         let (microseconds, rest) = self.lost.split_microseconds();
         self.lost = rest;
         microseconds
     }
 
-    /// It finds nothing more to do.
+    /// Notes that the engine has no more work.
     pub fn idle(&mut self) {
         self.busy = false;
     }
@@ -164,11 +165,11 @@ mod tests {
         }
     }
 
-    /// How long engines take that begin at once and copy so much in descriptors of 1 MiB,
-    /// each in turn as real ones get theirs.
+    /// Returns how long engines take that begin at once and copy `bytes` in descriptors of 1 MiB,
+    /// each in turn as real engines get their turns.
     fn together(paces: &mut [Pace], route: fn(u64) -> Route, bytes: u64) -> Picoseconds {
         let mut left: Vec<u64> = paces.iter().map(|_| bytes).collect();
-        // Who is behind the others is the next to ask.
+        // The engine that is furthest behind is the next to ask.
         while let Some(next) = (0..paces.len())
             .filter(|&index| left[index] > 0)
             .min_by_key(|&index| paces[index].time())
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_part_decides() {
+    fn slowest_part_decides_the_pace() {
         let slow = engine(1_000_000_000);
         let mut pace = pace(slow, &link());
         pace.begin(at(1000));
@@ -196,13 +197,13 @@ mod tests {
         assert_eq!(pace.time(), at(1000 + 250 + 1000));
         pace.copy(pace.time(), &write(1000));
         assert_eq!(pace.time(), at(1000 + 250 + 2000));
-        // Waiting for the other side.
+        // The engine waits for the other side.
         pace.copy(pace.time(), &read(8));
         assert_eq!(pace.time(), at(1000 + 250 + 2000 + 900));
     }
 
     #[test]
-    fn an_engine_alone_has_no_link_and_a_link_alone_no_engine() {
+    fn missing_engine_or_link_figures_take_no_time() {
         let mut alone = Pace::new(Some(engine(1_000_000_000)), vec![None]);
         alone.begin(at(0));
         alone.copy(alone.time(), &read(100));
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(infinite.time(), at(0));
         infinite.copy(infinite.time(), &write(1 << 20));
         assert_eq!(infinite.time(), GEN3.write(1 << 20));
-        // A port that is not there has no link to take time.
+        // A port that does not exist has no link to take time.
         infinite.copy(
             infinite.time(),
             &Route {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn four_engines_copy_four_times_as_much_until_the_link_is_full() {
+    fn engines_scale_until_the_link_is_full() {
         const BYTES: u64 = 16 << 20;
         let speedup = |route: fn(u64) -> Route, rate: u64| {
             let take = |count: usize| {
@@ -236,7 +237,7 @@ mod tests {
             };
             4.0 / ratio(take(4), take(1))
         };
-        // 4 of 1 GB/s fit into 6.6 GB/s, 4 of 4.5 GB/s do not, nor 4 that read 2.3 GB/s.
+        // 4 engines of 1 GB/s fit into 6.6 GB/s. 4 of 4.5 GB/s do not, nor do 4 that read 2.3 GB/s.
         let fits = speedup(write, 1_000_000_000);
         assert!(fits > 3.9, "{fits}");
         let full = speedup(write, 4_500_000_000);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_across_the_link_is_slow_and_small_reads_more_so() {
+    fn reads_across_the_link_are_slower_than_writes() {
         let take = |route: fn(u64) -> Route, length: u64| {
             let mut pace = pace(EngineFigures::default(), &link());
             for _ in 0..1000 {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_read_of_a_descriptor_in_chunks_takes_what_it_takes_in_one() {
+    fn chunked_read_takes_as_long_as_a_whole_one() {
         let mut whole = Pace::new(None, vec![Some(Crossing::new(&link(), 0))]);
         whole.begin(at(0));
         whole.copy(whole.time(), &read(1 << 20));
@@ -276,15 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_late_is_lost_and_said() {
+    fn lateness_beyond_the_limit_is_counted_as_lost() {
         let mut pace = pace(engine(1_000_000_000), &link());
         pace.begin(at(0));
-        // In time, and late by less than can be made up for.
+        // In time, and then late by less than the engine makes up for.
         pace.begin(at(250));
         pace.begin(at(20_000_500));
         assert_eq!(pace.time(), at(750));
         assert_eq!(pace.lost, at(0));
-        // Too late by 100 ns, and by 2 us: together 2 whole ones, and a rest that is kept.
+        // Too late by 100 ns, and by 2 us: together 2 whole microseconds, and a rest that is kept.
         pace.begin(at(20_000_850));
         assert_eq!(pace.time(), at(850 + 250));
         assert_eq!(pace.take_lost(), 0);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_copy_of_a_slow_machine_is_late_meanwhile() {
+    fn long_copy_can_be_late_before_it_ends() {
         let mut pace = pace(engine(1_000_000_000), &link());
         pace.begin(at(0));
         pace.copy(at(250), &local(1000));
@@ -310,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn engines_that_wait_for_round_trips_do_not_wait_for_each_other() {
+    fn round_trips_of_several_engines_overlap() {
         let link = link();
         let mut paces: Vec<_> = (0..4).map(|_| pace(engine(4_500_000_000), &link)).collect();
-        // Each wakes late and then does much at once, when the others have been there.
+        // Each engine wakes up late and then does much at once, when the others have been there.
         for _ in 0..10 {
             for pace in &mut paces {
                 for _ in 0..20 {
@@ -330,9 +331,10 @@ mod tests {
     }
 
     proptest! {
-        /// However late it wakes, the rate over many small descriptors is that of the model.
+        /// However late the engine wakes up, the rate over many small descriptors is that of the
+        /// model.
         #[test]
-        fn rates_are_exact_however_late(
+        fn late_wake_ups_do_not_change_the_modelled_rate(
             lengths in prop::collection::vec(1u64..5000, 200..400),
             late in 0u64..15_000_000,
         ) {
@@ -350,13 +352,13 @@ mod tests {
             }
             prop_assert_eq!(pace.time(), expected);
             prop_assert_eq!(pace.lost, at(0));
-            // Nobody is further behind than one wake-up.
+            // The engine is never further behind than one wake-up.
             prop_assert!(now.since(expected) <= at(late));
         }
 
-        /// Whatever engines do together, no more passes the link than it can carry.
+        /// For any copies of several engines, no more bytes pass the link than it can carry.
         #[test]
-        fn a_link_is_never_faster_than_it_is(
+        fn engines_together_never_exceed_the_link_rate(
             copies in prop::collection::vec((0usize..3, 1u64..200_000, any::<bool>()), 1..100),
         ) {
             let link = link();

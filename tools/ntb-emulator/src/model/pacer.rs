@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An engine that takes its time: [`Pace`] says when something is over, this waits for it.
+//! An engine that takes its time: [`Pace`] computes when an operation is over, and the pacer waits
+//! for it.
 //!
-//! Used by the thread of its engine alone; the lock is for that of the reader.
+//! Only the thread of its engine uses it. The lock is there because the engine is shared.
 
 use std::sync::Arc;
 
@@ -12,21 +13,21 @@ use super::pace::Pace;
 use super::picoseconds::Picoseconds;
 use crate::bus::Route;
 
-/// The most that is copied at once: what others wait for where a lane is shared, and by how
-/// much the first byte of a copy is later than it might be.
+/// Largest size that is copied at once. Other engines wait that long where a lane is shared, and
+/// the first byte of a copy is late by that much.
 pub const CHUNK: u64 = 64 << 10;
 
-/// How long it sleeps without a look whether it is to stop.
+/// Longest sleep without a check whether to stop.
 const SLICE: Picoseconds = Picoseconds::nanoseconds(10_000_000);
 
-/// An engine's pace, and the clock it goes by.
+/// The pace of an engine, and the clock of the pace.
 pub struct Pacer {
     pace: Mutex<Pace>,
     clock: Arc<dyn Clock>,
 }
 
 impl Pacer {
-    /// An engine that keeps that pace.
+    /// Creates a pacer for this pace.
     pub fn new(pace: Pace, clock: Arc<dyn Clock>) -> Self {
         Self {
             pace: Mutex::new(pace),
@@ -34,25 +35,25 @@ impl Pacer {
         }
     }
 
-    /// It finds a descriptor. Returns how many microseconds are lost for ever.
+    /// Begins a descriptor. Returns how many microseconds are lost for ever.
     pub fn begin(&self) -> u64 {
         let mut pace = self.pace.lock();
         pace.begin(self.clock.now());
         pace.take_lost()
     }
 
-    /// It goes on with a copy.
+    /// Continues a copy.
     pub fn copy(&self, route: &Route) {
         self.pace.lock().copy(self.clock.now(), route);
     }
 
-    /// It finds nothing more to do.
+    /// Notes that the engine has no more work.
     pub fn idle(&self) {
         self.pace.lock().idle();
     }
 
-    /// Waits until what it was given is over, or until it is to stop. Returns whether it is
-    /// over.
+    /// Waits until the work so far is over, or until `stop` returns true. Returns whether the work
+    /// is over.
     pub fn wait(&self, stop: impl Fn() -> bool) -> bool {
         let end = self.pace.lock().time();
         loop {

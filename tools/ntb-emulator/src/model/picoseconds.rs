@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Times, fine enough that the sum over many small copies is exact: a small packet takes
-//! some ten nanoseconds, and a nanosecond of each would be an error of ten percent.
+//! Times that are fine enough that the sum over many small copies is exact. A small packet takes
+//! some ten nanoseconds, and an error of a nanosecond in each would be ten percent.
 //!
-//! There are 213 days of them; what is later than that is then.
+//! They reach up to 213 days; a later time counts as that.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A length of time; a point in time is the one since the clock began.
+/// A length of time; a point in time is the length since the clock began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Picoseconds(u64);
 
@@ -16,37 +16,37 @@ const PER_NANOSECOND: u64 = 1_000;
 const PER_MICROSECOND: u64 = 1_000_000;
 
 impl Picoseconds {
-    /// Nothing, or the beginning.
+    /// No time, or the beginning.
     pub const ZERO: Self = Self(0);
 
-    /// So many nanoseconds.
+    /// Returns this many nanoseconds.
     pub const fn nanoseconds(count: u64) -> Self {
         Self(count.saturating_mul(PER_NANOSECOND))
     }
 
-    /// What so many bytes take at so many a second, which are not 0. Rounded up.
+    /// Returns the time of `bytes` at `per_second` bytes a second, which is not 0. Rounded up.
     pub fn of_bytes(bytes: u64, per_second: u64) -> Self {
         let time = (u128::from(bytes) * PER_SECOND).div_ceil(u128::from(per_second.max(1)));
         Self(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// This, as often as `count` has `unit` in it, in parts too. Rounded up.
+    /// Returns this time multiplied by `count / unit`. Rounded up.
     pub fn per(self, count: u64, unit: u64) -> Self {
         let time = (u128::from(self.0) * u128::from(count)).div_ceil(u128::from(unit.max(1)));
         Self(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// From another one until this, or nothing if that is later.
+    /// Returns the time from `other` until this, or zero if `other` is later.
     pub const fn since(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Whole microseconds, and the rest.
+    /// Splits the time into whole microseconds and the rest.
     pub const fn split_microseconds(self) -> (u64, Self) {
         (self.0 / PER_MICROSECOND, Self(self.0 % PER_MICROSECOND))
     }
 
-    /// For the system, rounded up so that nothing ends early.
+    /// Returns the duration for a system call, rounded up so that no sleep ends early.
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.0.div_ceil(PER_NANOSECOND))
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates() {
+    fn time_of_bytes_rounds_up_and_saturates() {
         let time = Picoseconds::of_bytes(88, 7_235_000_000);
         assert_eq!(time, Picoseconds(12_164));
         assert_eq!(Picoseconds::of_bytes(0, 1), Picoseconds::ZERO);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_does_not_wrap() {
+    fn times_saturate_instead_of_wrapping() {
         let late = Picoseconds(u64::MAX - 1);
         assert_eq!(late + Picoseconds::nanoseconds(1), Picoseconds(u64::MAX));
         assert_eq!(Picoseconds::ZERO.since(late), Picoseconds::ZERO);

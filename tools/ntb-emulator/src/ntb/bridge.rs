@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a family of bridges has to do: the registers of both ends of a link.
+//! The interface of a family of bridges: the registers of both ends of a link.
 //!
 //! A register access can concern both ends (doorbells, the peer's scratchpads, the state of
 //! the link), so a family keeps the registers of both, and is only called with the whole
@@ -14,13 +14,13 @@ use crate::pci::ConfigSpace;
 
 /// The registers of both ends of a link.
 pub(super) trait Bridge: Send {
-    /// The size of BAR 0, in which they are.
+    /// Returns the size of BAR 0, which holds the registers.
     fn size(&self) -> u64;
 
-    /// The vectors of an end.
+    /// Returns the vectors of an end.
     fn interrupts(&self) -> Interrupts;
 
-    /// The configuration space of an end with those windows.
+    /// Returns the configuration space of an end with those windows.
     fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace;
 
     /// Reads configuration space.
@@ -35,20 +35,20 @@ pub(super) trait Bridge: Send {
     /// Writes registers.
     fn write(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &[u8]);
 
-    /// Whether the driver of an end wants the link up.
+    /// Returns whether the driver of an end wants the link up.
     fn wants_link(&self, line: &Line<'_>, end: usize) -> bool;
 
-    /// Something may have changed at either end; `switched` says that the link has come up
-    /// or gone down. Tells the guests what they are to know.
+    /// Handles a possible change at either end, and notifies the guests. `switched` says that the
+    /// link has come up or gone down.
     fn settle(&mut self, line: &mut Line<'_>, switched: bool);
 
-    /// A doorbell that was rung at the other end arrives.
+    /// Delivers a doorbell that the other end has rung.
     fn arrive(&mut self, line: &mut Line<'_>, end: usize, source: usize);
 
-    /// The function of an end was reset.
+    /// Resets the function of an end.
     fn reset(&mut self, end: usize);
 
-    /// Where a window of an end, of that size, leads to in the memory of the other one, and
-    /// how many bytes of it may be used.
+    /// Returns where a window of an end leads to in the memory of the other one, and how many bytes
+    /// of it may be used. `size` is the size of the window.
     fn translation(&self, state: &Ends, end: usize, window: usize, size: u64) -> (u64, u64);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One end of a link as a PCI function.
 //!
-//! If the link takes time, so do accesses that trap: the guest's processor waits for a read,
-//! as on hardware. Nothing is locked meanwhile.
+//! If the link takes time, so do accesses that trap: the guest's CPU waits for a read, as on
+//! hardware. Nothing is locked meanwhile.
 
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ pub struct NtbFunction {
 }
 
 impl NtbFunction {
-    /// The function at one end of a link.
+    /// Creates the function at one end of a link.
     pub fn new(name: String, port: Port) -> Self {
         let counters = port
             .order()
@@ -51,7 +51,7 @@ impl NtbFunction {
         self.counters.dropped.fetch_add(effects.dropped, Relaxed);
     }
 
-    /// Reads through a window, piece by piece. What there is not reads as all ones.
+    /// Reads through a window, piece by piece. Where there is no memory, it reads all ones.
     fn window_read(&self, window: usize, offset: u64, data: &mut [u8]) {
         let mut at = 0;
         while at < data.len() {
@@ -104,7 +104,7 @@ impl Function for NtbFunction {
                 Backing::Mapped { base } => Some(Mapped {
                     file: ram.as_fd().as_raw_fd(),
                     offset: base,
-                    // Nothing beyond the end of the file may be mapped.
+                    // No page beyond the end of the file may be mapped.
                     length: window.size.min(ram.size() - base),
                 }),
             };
@@ -185,7 +185,7 @@ impl Function for NtbFunction {
     }
 
     fn disconnected(&self) {
-        // First the link, so that nothing new comes through while the rest is taken down.
+        // The link comes first, so that no new access comes through while the rest is taken down.
         self.port.disconnect();
         self.port.memory().clear();
         self.port.interrupts().clear();

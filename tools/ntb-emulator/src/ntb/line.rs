@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is between two NTB functions, whatever they look like: the cable, the memory behind
-//! each end, its vectors, its configuration space, and time if passing takes any.
+//! Everything between two NTB functions of any family: the cable, the memory behind each end, its
+//! vectors, its configuration space, and the time of the link if it has a model.
 //!
-//! [`Wires`] never change; [`Ends`] are behind the lock of a link; [`Line`] is both, for who
-//! holds the lock.
+//! [`Wires`] never change; [`Ends`] are behind the lock of a link; [`Line`] is both, for the holder
+//! of the lock.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::model::link::Crossing;
 use crate::order::direction::Direction;
 use crate::pci::ConfigSpace;
 
-/// What a link needs to take time; by end, 0 is upstream.
+/// The model of a link that takes time. Arrays are by end; 0 is upstream.
 pub struct Timing {
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What passes, and when.
+    /// The times of transfers.
     pub crossings: [Crossing; 2],
-    /// Where each end rings; whoever listens calls [`super::link::Link::arrive`] with the
-    /// other end.
+    /// The sending sides of doorbells. The thread at the receiving side calls
+    /// [`super::link::Link::arrive`] with the other end.
     pub ropes: [Rope; 2],
 }
 
 /// The part of a link that never changes.
 pub(super) struct Wires {
-    /// Unless it is to be as fast as it can.
+    /// The model, unless the link is as fast as it can be.
     pub(super) timing: Option<Timing>,
-    /// By the end that sends, if the order of what it sends is weak.
+    /// The order of writes by the end that sends, if the order is weak.
     pub(super) order: Option<[Direction; 2]>,
-    /// By end: those of its function, which lead to the other end's guest.
+    /// The windows by end: those of the end's function, which lead to the other end's guest.
     pub(super) windows: [[Window; WINDOWS]; 2],
     pub(super) sides: [Side; 2],
 }
@@ -45,32 +45,33 @@ pub(super) struct Side {
     pub(super) interrupts: Interrupts,
 }
 
-/// The part of a link that changes, but for the registers.
+/// The part of a link that changes, without the registers.
 pub(super) struct Ends {
-    /// Nobody has switched it off from outside.
+    /// Whether no client has pulled the link.
     pub(super) allowed: bool,
     pub(super) up: bool,
     pub(super) ends: [End; 2],
 }
 
-/// The part of an end that changes, but for the registers.
+/// The part of an end that changes, without the registers.
 pub(super) struct End {
     pub(super) connected: bool,
     pub(super) config: ConfigSpace,
 }
 
-/// What register accesses made necessary.
+/// The results of register accesses that the caller must handle.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Doorbells rung.
     pub doorbells: u64,
-    /// Accesses to the peer that reached nothing.
+    /// Accesses to the peer that reached no memory or register.
     pub dropped: u64,
     /// Bytes of the peer's registers read.
     pub read: u64,
     /// Bytes of the peer's registers written, without doorbells.
     pub written: u64,
-    /// Doorbells that are still to be sent, as bits, by the end that rings: with nothing locked.
+    /// Doorbells that the caller must still send with nothing locked: a bit for each, by the end
+    /// that rings.
     pub rung: [u64; 2],
 }
 
@@ -78,7 +79,7 @@ pub struct Effects {
 pub(super) struct Line<'a> {
     pub(super) wires: &'a Wires,
     pub(super) state: &'a mut Ends,
-    /// What the accesses have made necessary so far.
+    /// The results of the accesses so far.
     pub(super) effects: Effects,
 }
 
@@ -91,17 +92,17 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The configuration space of an end.
+    /// Returns the configuration space of an end.
     pub(super) fn config(&self, end: usize) -> &ConfigSpace {
         &self.state.ends[end].config
     }
 
-    /// Whether the function of an end is there for the other one: its QEMU and the cable.
+    /// Returns whether the function of an end is present for the other one: its QEMU and the cable.
     pub(super) fn is_present(&self, end: usize) -> bool {
         self.state.allowed && self.state.ends[end].connected
     }
 
-    /// Whether both functions are there for each other.
+    /// Returns whether both functions are present for each other.
     pub(super) fn is_joined(&self) -> bool {
         (0..2).all(|end| self.is_present(end))
     }
@@ -111,8 +112,8 @@ impl<'a> Line<'a> {
         self.wires.sides[end].interrupts.raise(vector);
     }
 
-    /// Sends a doorbell of an end on its way, if that takes time or its order is weak. Otherwise
-    /// it is at the other end now.
+    /// Sends a doorbell of an end, if that takes time or the order is weak. Returns false if the
+    /// doorbell must arrive at the other end at once.
     pub(super) fn takes_time(&mut self, end: usize, source: usize) -> bool {
         if self.wires.order.is_some() {
             self.effects.rung[end] |= 1 << source;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A link: two NTB functions, one in each of two guests.
 //!
-//! The state of both ends is behind one lock, so that a doorbell, a scratchpad or a
-//! change of the link is seen by both at once. The lock is held for a register access or
-//! for finding out where an address leads to, never while data is copied.
+//! The state of both ends is behind one lock. So both ends see a doorbell, a scratchpad or a change
+//! of the link at once. The lock is held for a register access, or for resolving an address, never
+//! while data are copied.
 //!
-//! The link is up while both QEMUs are connected, both drivers want it, and nobody has
-//! switched it off from outside. While it is down, what concerns the peer reads as all
-//! ones and ignores writes; only a mapped window cannot know.
+//! The link is up while both QEMUs are connected, both drivers want it up, and no client has pulled
+//! it. While it is down, a read from the peer gives all ones and a write is ignored; only a mapped
+//! window can't know that.
 //!
-//! What the functions look like is up to a [`Bridge`]. One end, as its function sees it, is a
+//! A [`Bridge`] implements the registers of the functions. One end, as its function sees it, is a
 //! [`super::port::Port`].
 
 use std::sync::Arc;
@@ -54,19 +54,19 @@ pub struct Link {
     /// The size of BAR 0 of both.
     pub(super) registers: u64,
     pub(super) wires: Wires,
-    /// How often it has gone down: what is under way then does not arrive.
+    /// Number of times that the link has gone down. Writes in flight then do not arrive.
     pub(super) session: AtomicU64,
     pub(super) state: Mutex<State>,
 }
 
-/// What the lock is for.
+/// The state behind the lock.
 pub(super) struct State {
     pub(super) ends: Ends,
     pub(super) bridge: Box<dyn Bridge>,
 }
 
 impl Link {
-    /// A link between two guests, seen through the memory of its two functions.
+    /// Creates a link between two guests, seen through the memory of its two functions.
     pub fn new(
         entry: &config::Link,
         memory: [Arc<GuestMemory>; 2],
@@ -75,8 +75,8 @@ impl Link {
         Self::with_order(entry, memory, timing, None)
     }
 
-    /// The same, with an order by the end that sends; for each [`super::port::Port::carry`] has to
-    /// be called on a thread.
+    /// Creates a link with an order, by the end that sends. A thread must run
+    /// [`super::port::Port::carry`] for each end.
     pub fn with_order(
         entry: &config::Link,
         memory: [Arc<GuestMemory>; 2],
@@ -118,13 +118,13 @@ impl Link {
         self.change(|_, line| line.state.allowed = allowed);
     }
 
-    /// Whether the cable is in, and whether the link is up.
+    /// Returns whether the cable is in, and whether the link is up.
     pub fn state(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.ends.allowed, state.ends.up)
     }
 
-    /// Locks it for something that may change it, and finds out what follows.
+    /// Locks the link for an action that may change it, and handles the consequences.
     pub(super) fn change(&self, act: impl FnOnce(&mut dyn Bridge, &mut Line<'_>)) -> Effects {
         let mut state = self.state.lock();
         let State { ends, bridge } = &mut *state;
@@ -143,12 +143,12 @@ impl Link {
         line.effects
     }
 
-    /// A doorbell arrives at an end. If the other one has gone meanwhile, it does not.
+    /// Delivers a doorbell to an end, unless the other one has gone meanwhile.
     pub fn arrive(&self, end: usize, source: usize) {
         self.arrive_all(end, 1 << source);
     }
 
-    /// The same for those of one write, as bits.
+    /// Delivers the doorbells of one write, as bits.
     pub(super) fn arrive_all(&self, end: usize, sources: u64) {
         let rung = |source: &usize| (sources >> source) & 1 != 0;
         self.change(|bridge, line| {
@@ -158,7 +158,7 @@ impl Link {
         });
     }
 
-    /// Where an access at `offset` of a window of `end` leads to.
+    /// Returns where an access at `offset` of a window of `end` leads to.
     pub(super) fn reach(
         &self,
         state: &State,

@@ -5,16 +5,16 @@
 //! function             one end as a PCI function
 //! port                 one end as its function uses it
 //! link                 both ends, and the state that they share
-//! intel   idt   amd    what the registers do, and what follows: the families
-//! bridge               what a family has to do
-//! line                 what is between the ends, whatever they look like
+//! intel   idt   amd    the families: the registers, and the effects of accesses
+//! bridge               the interface of a family
+//! line                 everything between the ends of any family
 //! window               the memory windows
 //! ```
 //!
-//! Order: whatever a guest has written before it rings a doorbell is in the peer's memory
-//! before the interrupt is raised. Mapped windows are that memory; writes through trapped
-//! ones are served by the same thread as the doorbell, one after the other. Unless the
-//! order is to be weak: see [`crate::order`].
+//! Order: all that a guest has written before it rings a doorbell is in the peer's memory before
+//! the interrupt is raised. Mapped windows are that memory. Writes through trapped windows are
+//! served by the same thread as the doorbell, one after the other. With a weak order this does not
+//! hold: see [`crate::order`].
 
 mod amd;
 mod bridge;

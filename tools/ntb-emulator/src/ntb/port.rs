@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One end of a link, as the function of a guest uses it.
 //!
-//! What concerns both ends is behind the lock of the [`Link`].
+//! The lock of the [`Link`] protects state that concerns both ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// An end of a link; 0 is upstream.
+    /// Creates an end of a link; 0 is upstream.
     pub fn new(link: &Arc<Link>, end: usize) -> Self {
         Self {
             link: Arc::clone(link),
@@ -41,27 +41,27 @@ impl Port {
         }
     }
 
-    /// The windows of this end.
+    /// Returns the windows of this end.
     pub fn windows(&self) -> &[Window; WINDOWS] {
         &self.link.wires.windows[self.end]
     }
 
-    /// What this end's function reaches of its guest's RAM.
+    /// Returns the part of its guest's RAM that this end's function reaches.
     pub fn memory(&self) -> &Arc<GuestMemory> {
         &self.link.wires.sides[self.end].memory
     }
 
-    /// The RAM of the guest at the other end.
+    /// Returns the RAM of the guest at the other end.
     pub fn peer_ram(&self) -> &Arc<Ram> {
         self.link.wires.sides[1 - self.end].memory.ram()
     }
 
-    /// The vectors of this end's function.
+    /// Returns the vectors of this end's function.
     pub fn interrupts(&self) -> &Interrupts {
         &self.link.wires.sides[self.end].interrupts
     }
 
-    /// The size of BAR 0.
+    /// Returns the size of BAR 0.
     pub fn registers(&self) -> u64 {
         self.link.registers
     }
@@ -88,7 +88,8 @@ impl Port {
         self.change(|bridge, line| bridge.write(line, self.end, offset, data))
     }
 
-    /// Locks the link for a write of this end, and then sends the doorbells that it has rung.
+    /// Locks the link for a write of this end, and then sends the doorbells that the write has
+    /// rung.
     fn change(&self, act: impl FnOnce(&mut dyn Bridge, &mut Line<'_>)) -> Effects {
         let effects = self.link.change(act);
         for (end, rung) in effects.rung.into_iter().enumerate() {
@@ -101,12 +102,12 @@ impl Port {
 
     // ----- the order of what is written to the other end ---------------------------------------
 
-    /// What this end sends, if its order is weak.
+    /// Returns the order of this end's writes, if it is weak.
     pub fn order(&self) -> Option<&Direction> {
         self.link.wires.order.as_ref()?.get(self.end)
     }
 
-    /// Sends doorbells, as bits, when the order has it.
+    /// Sends doorbells, as bits, when the order lets them.
     fn ring(&self, sources: u64) {
         let Some(order) = self.order() else {
             return;
@@ -116,8 +117,8 @@ impl Port {
         order.post(Initiator::Bell, bell, |posted| self.arrive(posted));
     }
 
-    /// Writes through a window, piece by piece, up to where there is nothing: at once, or when the
-    /// order has it. Returns how many pieces are known to have reached nothing.
+    /// Writes through a window, piece by piece, up to the end of memory: at once, or when the order
+    /// lets the write arrive. Returns how many pieces are known to have reached no memory.
     pub fn write(&self, initiator: Initiator, window: usize, offset: u64, data: &[u8]) -> u64 {
         let Some(order) = self.order() else {
             return self.write_now(window, offset, data);
@@ -132,7 +133,7 @@ impl Port {
         0
     }
 
-    /// The same for an address on this guest's bus; nothing happens if there is no window any more.
+    /// Writes to an address on this guest's bus. Does nothing if there is no window any more.
     pub fn write_at(&self, initiator: Initiator, address: u64, data: &[u8]) {
         let place = {
             let state = self.link.state.lock();
@@ -146,14 +147,14 @@ impl Port {
         }
     }
 
-    /// What a read by an initiator of this end has to stay behind is there when this returns.
+    /// Lets the writes arrive that a read by an initiator of this end must stay behind.
     pub fn push(&self, reader: Initiator) {
         if let Some(order) = self.order() {
             order.push(reader, |posted| self.arrive(posted));
         }
     }
 
-    /// It has been read: what stays before the answer on its way back is here when this returns.
+    /// Lets the writes arrive that must be here before the answer to a read.
     pub fn answer(&self, reader: Initiator) {
         let back = Self::new(&self.link, 1 - self.end);
         if let Some(order) = back.order() {
@@ -161,14 +162,14 @@ impl Port {
         }
     }
 
-    /// Lets arrive what this end sends, for ever; nothing if there is nothing to do.
+    /// Lets this end's writes arrive, for ever. Returns if the order is not weak.
     pub fn carry(&self) {
         if let Some(order) = self.order() {
             order.run(|posted| self.arrive(posted))
         }
     }
 
-    /// Something that this end has sent arrives, unless the link has been down since.
+    /// Delivers a write of this end, unless the link has been down since.
     fn arrive(&self, posted: Posted) {
         let now = self.link.session.load(Relaxed);
         match posted {
@@ -216,14 +217,14 @@ impl Port {
 
     // ----- where things are --------------------------------------------------------------------
 
-    /// This end of what takes time, if the link does.
+    /// Returns this end of the model, if the link takes time.
     pub fn crossing(&self) -> Option<&Crossing> {
         let timing = self.link.wires.timing.as_ref()?;
         timing.crossings.get(self.end)
     }
 
-    /// Waits until an access by the guest's processor is over, which takes time only if the
-    /// link does: `over` says when that is, by what time it is now.
+    /// Waits until an access by the guest's CPU is over, if the link takes time. `over` returns
+    /// when it is over; it is given the present time.
     pub fn wait(&self, over: impl FnOnce(&Crossing, Picoseconds) -> Picoseconds) {
         if let Some(timing) = &self.link.wires.timing {
             let end = over(&timing.crossings[self.end], timing.clock.now());
@@ -231,14 +232,14 @@ impl Port {
         }
     }
 
-    /// Where an access at `offset` of a window leads to.
+    /// Returns where an access at `offset` of a window leads to.
     pub fn reach(&self, window: usize, offset: u64, length: u64, access: Access) -> Reach {
         let state = self.link.state.lock();
         self.link
             .reach(&state, self.end, window, offset, length, access)
     }
 
-    /// Where an address on this guest's bus leads to, if it is in one of the windows.
+    /// Returns where an address on this guest's bus leads to, if it is in one of the windows.
     pub fn decode(&self, address: u64, length: u64, access: Access) -> Option<Reach> {
         let state = self.link.state.lock();
         let (bar, offset) = state.ends.ends[self.end].config.decode(address)?;
@@ -249,19 +250,19 @@ impl Port {
         )
     }
 
-    /// QEMU is there.
+    /// Handles the connection of QEMU.
     pub fn connect(&self) {
         self.link
             .change(|_, line| line.state.ends[self.end].connected = true);
     }
 
-    /// The guest was reset.
+    /// Handles a reset of the guest.
     pub fn reset(&self) {
         self.link
             .change(|bridge, line| self.reset_end(bridge, line));
     }
 
-    /// QEMU is gone.
+    /// Handles the end of QEMU.
     pub fn disconnect(&self) {
         self.link.change(|bridge, line| {
             line.state.ends[self.end].connected = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a memory window of an NTB function is: its BAR, and what is behind it.
+//! A memory window of an NTB function: its BAR, and the memory behind it.
 //!
-//! Whether a window traps or is mapped is settled before QEMU connects; it cannot change
-//! while a guest runs. A mapped window leads to one place of the peer's RAM, so it takes
-//! the translation to that place and no other, and cannot enforce a limit.
+//! Whether a window traps or is mapped is settled before QEMU connects, and can't change while a
+//! guest runs. A mapped window leads to one place of the peer's RAM. So it takes the translation to
+//! that place and no other, and can't enforce a limit.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub const WINDOWS: usize = 2;
 /// The BAR of each window.
 pub const BARS: [usize; WINDOWS] = [2, 4];
 
-/// The BARs of a function: its registers, so many bytes, and the windows.
+/// Returns the BARs of a function: the registers, of `registers` bytes, and the windows.
 pub fn bars(registers: u64, windows: &[Window; WINDOWS]) -> Vec<Bar> {
     let registers = Bar {
         index: 0,
@@ -40,52 +40,52 @@ pub fn bars(registers: u64, windows: &[Window; WINDOWS]) -> Vec<Bar> {
 /// A memory window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Its size, a power of two.
+    /// The size, a power of two.
     pub size: u64,
-    /// What is behind it.
+    /// The memory behind the window.
     pub backing: Backing,
 }
 
-/// What is behind a window.
+/// The memory behind a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
-    /// Every access traps and goes to where the peer has it translated to.
+    /// Every access traps and goes to the peer's translation.
     Trapped {
-        /// What a translation has to be a multiple of.
+        /// A translation must be a multiple of this.
         alignment: u64,
     },
-    /// Accesses go to the peer's RAM from here on, without trapping.
+    /// Accesses go to the peer's RAM from `base` on, without trapping.
     Mapped {
         /// The offset into the peer's RAM.
         base: u64,
     },
 }
 
-/// Where an access through a window leads to.
+/// The target of an access through a window.
 pub enum Reach {
-    /// To the peer's memory.
+    /// The peer's memory.
     Memory {
-        /// Whose.
+        /// The RAM.
         ram: Arc<Ram>,
-        /// The offset into it.
+        /// The offset into the RAM.
         offset: u64,
-        /// How many bytes are in one piece, at least 1, at most what was asked for.
+        /// Number of bytes that are in one piece, at least 1 and at most the number asked for.
         length: u64,
-        /// To be held during the access.
+        /// The pin, which the caller must hold during the access.
         pin: Option<Pin>,
     },
     /// The link is down.
     LinkDown {
-        /// For how many bytes that is the answer.
+        /// Number of bytes that this answer is for.
         length: u64,
     },
-    /// Beyond the limit, or to no memory of the peer.
+    /// An address beyond the limit, or without memory of the peer.
     Nothing,
 }
 
 impl Window {
-    /// The windows of both ends of a link between guests with that much RAM; 0 is upstream. Those of
-    /// both are of the same sizes: drivers take that for granted.
+    /// Returns the windows of both ends of a link between guests with this much RAM; 0 is upstream.
+    /// Both ends have windows of the same sizes, as drivers take for granted.
     pub fn of(link: &Link, ram_sizes: [u64; 2]) -> [[Self; WINDOWS]; 2] {
         let trapped = |size| Self {
             size,
@@ -104,7 +104,7 @@ impl Window {
         let largest = ram_sizes[0].max(ram_sizes[1]).next_power_of_two();
         let aperture = match link.personality {
             Personality::Gen3 | Personality::Gen5 | Personality::Amd => mapped(largest, 0),
-            // Its driver does not look whether a translation was taken.
+            // The driver of IDT does not check whether a translation was taken.
             Personality::Idt => trapped(largest.min(MAX_IDT_WINDOW_SIZE)),
         };
         let aperture = [trapped(TRAPPED_WINDOW_SIZE), aperture];
@@ -116,12 +116,13 @@ impl Window {
         }
     }
 
-    /// Whether every access is seen.
+    /// Returns whether every access traps.
     pub fn traps(&self) -> bool {
         matches!(self.backing, Backing::Trapped { .. })
     }
 
-    /// Whether it can lead to that address. Zero always passes: it stands for "nowhere".
+    /// Returns whether the window can lead to that address. Zero always passes: it stands for
+    /// "nowhere".
     pub fn accepts(&self, translation: u64) -> bool {
         match self.backing {
             Backing::Trapped { alignment } => translation % alignment == 0,
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_half_of_a_mixed_link_traps() {
+    fn only_one_side_of_a_mixed_link_traps() {
         let link = Link {
             upstream: 0,
             downstream: 1,
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aperture_covers_the_larger_ram() {
+    fn aperture_covers_the_larger_ram() {
         let [trapped, aperture] =
             windows(Personality::Gen5, Windows::Aperture, [512 << 20, 768 << 20]);
         assert_eq!(trapped.size, 1 << 20);
@@ -177,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn gen3_aligns_to_the_size() {
+    fn gen3_translation_must_be_aligned_to_the_window_size() {
         let [trapped, _] = windows(Personality::Gen3, Windows::Aperture, [1 << 20; 2]);
         assert!(trapped.accepts(0x30_0000));
         assert!(!trapped.accepts(0x1000));
     }
 
     #[test]
-    fn fixed_windows_lie_side_by_side() {
+    fn fixed_windows_are_adjacent() {
         let fixed = Windows::Fixed {
             base: 0x1000_0000,
             size: 0x20_0000,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! For how long writes are held: one draw for each, from a generator that the seed and the stream
-//! decide. So the n-th write of a stream is held for as many operations in each run.
+//! The times for which writes are held: one draw for each write, from a generator that depends on
+//! the seed and the stream. So in each run the n-th write of a stream is held for the same number
+//! of operations.
 
 use std::time::Duration;
 
@@ -8,24 +9,25 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use rand_chacha::rand_core::SeedableRng;
 
-/// A write is held for up to two to this operations.
+/// A write is held for up to 2^`MOST_OPERATIONS` operations.
 const MOST_OPERATIONS: u32 = 8;
 
-/// How often the least time for which a write is held is doubled at most.
+/// The least time for which a write is held is doubled up to this number of times.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// For processors and doorbells: what follows them does so soon, and much waits for them.
+/// The least time for CPUs and doorbells: the operations that follow them come soon, and much waits
+/// for them.
 pub const SHORT: Duration = Duration::from_micros(50);
-/// For engines: until their guest has noticed what they report, and the other one what that says, takes
-/// milliseconds where guests are emulated.
+/// The least time for engines: where guests are emulated, milliseconds pass until the engine's
+/// guest has noticed its report and the other guest has seen the effect.
 pub const LONG: Duration = Duration::from_micros(500);
 
-/// How long a write is held.
+/// The length of time that a write is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// Until so many operations have followed in its direction.
+    /// However few operations follow, the write is not held for longer than this.
     pub operations: u64,
-    /// However few those are, not for longer than this.
+    /// However few operations follow, the write is not held for longer than this.
     pub time: Duration,
 }
 
@@ -36,8 +38,8 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Those of the stream with this number, of all that the seed is for; what is held is so for no less
-    /// than `shortest`, unless operations say so.
+    /// Creates the draws of the stream with this number, of all streams of the seed. A write that
+    /// is held is held for at least `shortest`, unless operations release it.
     pub fn new(seed: u64, stream: u64, shortest: Duration) -> Self {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(stream);
@@ -47,8 +49,8 @@ impl Chance {
         }
     }
 
-    /// For the next write. Half of them are not held; of the others, short times are as likely as
-    /// long ones.
+    /// Draws for the next write. Half of the writes are not held; for the others, short times are
+    /// as likely as long ones.
     pub fn draw(&mut self) -> Option<Hold> {
         let bits = self.generator.next_u64();
         let part = |from: u32, choices: u32| (bits >> from) as u32 % choices;
@@ -72,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_and_the_stream_decide() {
+    fn seed_and_stream_determine_the_draws() {
         assert_eq!(draws(7, 2), draws(7, 2));
         assert_ne!(draws(7, 2), draws(8, 2));
         assert_ne!(draws(7, 2), draws(7, 3));
     }
 
     #[test]
-    fn some_are_held_for_long_and_some_not_at_all() {
+    fn some_writes_are_held_long_and_some_not_at_all() {
         let all = draws(1, 0);
         let held: Vec<Hold> = all.iter().copied().flatten().collect();
         assert!((400..600).contains(&held.len()), "{}", held.len());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One direction of a link whose order is weak: from the initiators of one end to the other end.
 //!
-//! What arrives does so with the lock of the direction held, so in the order that the model says.
-//! Who calls holds no other lock of a link: arriving takes those.
+//! Writes arrive with the lock of the direction held, so in the order of the model. The caller
+//! holds no other lock of a link: an arriving write takes those locks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,25 +20,25 @@ use super::chance::SHORT;
 use super::traffic::Traffic;
 use crate::counters::Counters;
 
-/// A write under way, of a session of the link.
+/// A write in flight, of a session of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Posted {
-    /// Through a window.
+    /// A write through a window.
     Write {
-        /// Which one.
+        /// The window.
         window: usize,
-        /// Where in it.
+        /// The offset in the window.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Vec<u8>,
-        /// How often the link has gone down before.
+        /// Number of times that the link had gone down when the write was posted.
         session: u64,
     },
     /// Doorbells of one write.
     Bell {
-        /// Which ones, as bits.
+        /// The doorbells, as bits.
         sources: u64,
-        /// As above.
+        /// Number of times that the link had gone down when the doorbells were posted.
         session: u64,
     },
 }
@@ -52,24 +52,24 @@ impl Posted {
     }
 }
 
-/// See the head of this file.
+/// One direction of a link whose order is weak.
 pub struct Direction {
     traffic: Mutex<Traffic<Posted>>,
-    /// Something is under way that was not before.
+    /// Signalled when a new write is in flight.
     posted: Condvar,
     engines: Engines,
     streams: usize,
-    /// The number of this direction among all of the emulator.
+    /// The number of this direction among all directions of the emulator.
     number: usize,
-    /// Whether what processors store may be held.
+    /// Whether stores of CPUs may be held.
     sees_stores: bool,
     counters: Arc<Counters>,
 }
 
 impl Direction {
-    /// The one with this number of all of an emulator, from an end with so many engines.
-    /// `sees_stores` says whether processors have no way to the other end but through what traps: else
-    /// some of their stores are there at once, and so all have to be.
+    /// Creates the direction with this number, from an end with this number of engines.
+    /// `sees_stores` says that CPUs reach the other end only through accesses that trap. If they do
+    /// not, some of their stores arrive at once, and so all of them must.
     pub fn new(order: WeakOrder, number: usize, engines: usize, sees_stores: bool) -> Self {
         let streams = Initiator::streams(engines);
         let traffic = Traffic::new(Self::chances(order.seed, number, streams, sees_stores));
@@ -101,19 +101,19 @@ impl Direction {
         })
     }
 
-    /// From now on all follows from this seed, as if the emulator had just started: the next write of
-    /// each stream is its first. What is under way is held for as long as it was to be.
+    /// Makes all decisions follow from this seed from now on, as if the emulator had just started:
+    /// the next write of each stream is its first. Writes in flight keep their times.
     pub fn reseed(&self, seed: u64) {
         let chances = Self::chances(seed, self.number, self.streams, self.sees_stores);
         self.traffic.lock().draw_from(chances);
     }
 
-    /// Those of the function that sends.
+    /// Returns the counters of the function that sends.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Somebody writes.
+    /// Posts a write.
     pub fn post(&self, initiator: Initiator, posted: Posted, arrive: impl FnMut(Posted)) {
         let mut traffic = self.traffic.lock();
         let bytes = posted.bytes();
@@ -122,15 +122,15 @@ impl Direction {
         self.posted.notify_one();
     }
 
-    /// Somebody of the end that sends reads from the other one: that stays behind what he has written,
-    /// and those with whom he shares the way.
+    /// Pushes writes ahead of a read by an initiator of the sending end. The read stays behind the
+    /// initiator's own writes, and behind those of initiators that share its way.
     pub fn push(&self, reader: Initiator, arrive: impl FnMut(Posted)) {
         self.push_streams(self.way_of(reader), arrive);
     }
 
-    /// The answer to a read by the other end comes this way: behind what the processors have written
-    /// before, as it comes from their root, too. Not if it is for an engine in the switch: that is
-    /// where their ways part.
+    /// Pushes writes ahead of the answer to a read by the other end. The answer stays behind
+    /// earlier writes of the CPUs, as it comes from their root, too. Not if the answer is for an
+    /// engine in the switch: there its way and theirs part.
     pub fn push_by_answer(&self, reader: Initiator, arrive: impl FnMut(Posted)) {
         match (reader, self.engines) {
             (Initiator::Engine(_), Engines::Switch) => {}
@@ -138,7 +138,8 @@ impl Direction {
         }
     }
 
-    /// The streams that share the way with an initiator. No doorbell: the bridge makes it.
+    /// Returns the streams that share the way with an initiator. Doorbells never do: the bridge
+    /// makes them.
     fn way_of(&self, initiator: Initiator) -> Vec<usize> {
         match self.engines {
             Engines::Switch => vec![initiator.stream()],
@@ -159,7 +160,7 @@ impl Direction {
         self.counters.overtaken.fetch_add(overtaken, Relaxed);
     }
 
-    /// Lets arrive what nobody else does, for ever.
+    /// Lets writes arrive that no other call delivers, for ever.
     pub fn run(&self, mut arrive: impl FnMut(Posted)) -> ! {
         let mut traffic = self.traffic.lock();
         loop {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Writes that are seen later than they were made, and not in the order in which they were.
+//! Writes that are seen later than they were made, and in another order.
 //!
-//! Without it every write is seen at once. On hardware it is posted: who has made it goes on, and it
-//! arrives some time after. What the rules of PCI Express keep in order stays in order here, and
-//! nothing else does; `Documentation/pcie-order.rst` has the rules one by one.
+//! Without this module every write is seen at once. On hardware a write is posted: the initiator
+//! goes on, and the write arrives some time after. Writes that the rules of PCI Express keep in
+//! order stay in order here, and no others do. `Documentation/pcie-order.rst` has the rules one by
+//! one.
 //!
 //! ```text
 //! chance      for how long a write is held, drawn from a seed
-//! traffic     which of those under way arrive when: the model, without memory and threads
-//! direction   one direction of a link: what is held is let arrive in time
+//! traffic     which of the writes in flight arrive when: the model, without memory and threads
+//! direction   one direction of a link: lets held writes arrive in time
 //! ```
 //!
-//! What the initiators of one end send to the other is a *stream* of each: its processors, its
-//! doorbells, each DMA engine. A stream keeps its order; two streams have none. A read pushes streams
-//! ahead of it: those that it shares the way with.
+//! The writes of each initiator of an end are a *stream*: those of its CPUs, its doorbells, and
+//! each DMA engine. A stream keeps its order; two streams have no order between them. A read pushes
+//! streams ahead of it: those that share its way.
 
 pub mod chance;
 pub mod direction;
@@ -25,33 +26,34 @@ mod tests;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// How writes are reordered.
+/// The way in which writes are reordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WeakOrder {
-    /// What all decisions follow from.
+    /// The seed of all decisions.
     pub seed: u64,
-    /// Where the DMA engines are.
+    /// The place of the DMA engines.
     #[serde(default)]
     pub engines: Engines,
 }
 
-/// Where DMA engines are, and so with what they share the way to the link.
+/// The place of DMA engines in the tree of bridges. It decides which requests share the engines'
+/// way to the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engines {
-    /// In the switch that the bridge is in, as those that are emulated: with nothing. No read but
-    /// their own pushes what they have written.
+    /// In the switch that contains the bridge, as the emulated engines are. They share the way with
+    /// no other initiator, and only their own reads push their writes.
     #[default]
     Switch,
-    /// At the root: with the processors. Any read across the link pushes what they have written.
+    /// At the root: they share the way with the CPUs. Any read across the link pushes their writes.
     Root,
 }
 
-/// Who writes.
+/// The source of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initiator {
-    /// The processors, through windows.
+    /// The CPUs, through windows.
     Processor,
     /// The bridge, which interrupts the other end.
     Bell,
@@ -60,7 +62,7 @@ pub enum Initiator {
 }
 
 impl Initiator {
-    /// The number of its stream.
+    /// Returns the number of its stream.
     pub(crate) fn stream(self) -> usize {
         match self {
             Self::Processor => 0,
@@ -69,7 +71,7 @@ impl Initiator {
         }
     }
 
-    /// How many streams there are with so many engines.
+    /// Returns the number of streams of an end with this many engines.
     pub(crate) fn streams(engines: usize) -> usize {
         Self::Engine(engines).stream()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the guests at both ends of a link see of its order. Nothing carries what is under way here but
-//! operations, so what a seed does is the same each time, unless the machine stands still.
+//! Tests of the order that the guests at both ends of a link see. Here only operations make writes
+//! arrive. So a seed has the same effect each time, unless the machine stands still.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::ram::Ram;
 use crate::server::Function;
 
 const RAM: u64 = 1 << 20;
-/// BAR 2, the first window, and where it is on the bus of its guest.
+/// BAR 2, the first window, and its address on the bus of its guest.
 const BAR: usize = 2;
 const WINDOW: u64 = 0x8000_0000;
-/// Where it leads to.
+/// The address that it leads to.
 const BEHIND: u64 = 0x4000;
 const SIZE: u64 = 0x1_0000;
 /// Bit 3 rings the peer's doorbell 3.
@@ -37,7 +37,7 @@ struct Pair {
     rams: [Arc<Ram>; 2],
     link: Arc<Link>,
     functions: [NtbFunction; 2],
-    /// Of guest 0.
+    /// The engines of guest 0.
     engines: [GuestBus; 2],
 }
 
@@ -82,7 +82,7 @@ fn pair(seed: u64, engines: Engines) -> Pair {
 }
 
 impl Pair {
-    /// A processor of a guest stores into the other one's memory.
+    /// Stores into the other guest's memory by a CPU of a guest.
     fn store(&self, guest: usize, at: u64, value: u8) {
         self.functions[guest].bar_write(BAR, at, &[value]);
     }
@@ -93,20 +93,21 @@ impl Pair {
         data[0]
     }
 
-    /// What is in a guest's own memory.
+    /// Returns a byte of a guest's own memory.
     fn memory(&self, guest: usize, at: u64) -> u8 {
         let mut data = [0];
         self.rams[guest].read(BEHIND + at, &mut data).unwrap();
         data[0]
     }
 
-    /// An engine of guest 0 copies a byte there. It has reported that when this returns.
+    /// Copies a byte to the other guest by an engine of guest 0. The engine has reported the copy
+    /// when this returns.
     fn copy_out(&self, engine: usize, at: u64, value: u8) {
         self.rams[0].write(0, &[value]).unwrap();
         assert_eq!(self.engines[engine].copy(0, WINDOW + at, 1), Ok(1));
     }
 
-    /// It reads from the other one's memory.
+    /// Reads a byte of the other guest's memory by an engine of guest 0.
     fn copy_in(&self, engine: usize, at: u64) -> u8 {
         assert_eq!(self.engines[engine].copy(WINDOW + at, 1, 1), Ok(1));
         let mut data = [0];
@@ -125,12 +126,12 @@ impl Pair {
     }
 }
 
-/// For how many seeds it is true.
+/// Returns for how many seeds the test is true.
 fn count(engines: Engines, test: impl Fn(&Pair) -> bool) -> usize {
     SEEDS.filter(|seed| test(&pair(*seed, engines))).count()
 }
 
-/// For some seeds it is, for others not.
+/// Checks that the test is true for some seeds and false for others.
 fn check_happens(engines: Engines, test: impl Fn(&Pair) -> bool) {
     let count = count(engines, test);
     assert!((5..SEEDS.count() - 5).contains(&count), "{count}");
@@ -143,7 +144,7 @@ fn check_never(engines: Engines, test: impl Fn(&Pair) -> bool) {
 const BOTH: [Engines; 2] = [Engines::Switch, Engines::Root];
 
 #[test]
-fn a_store_overtakes_what_an_engine_has_written() {
+fn store_may_overtake_engine_writes() {
     for engines in BOTH {
         check_happens(engines, |pair| {
             pair.copy_out(0, 0, 1);
@@ -154,7 +155,7 @@ fn a_store_overtakes_what_an_engine_has_written() {
 }
 
 #[test]
-fn an_engine_keeps_its_order_and_another_one_has_its_own() {
+fn writes_of_one_engine_keep_order_and_of_two_may_not() {
     for (last, may) in [(0, false), (1, true)] {
         let overtaken = |pair: &Pair| {
             pair.copy_out(0, 0, 1);
@@ -169,7 +170,7 @@ fn an_engine_keeps_its_order_and_another_one_has_its_own() {
 }
 
 #[test]
-fn stores_keep_their_order() {
+fn stores_of_the_cpu_keep_their_order() {
     check_never(Engines::Switch, |pair| {
         pair.store(0, 0, 1);
         pair.store(0, 8, 1);
@@ -178,11 +179,11 @@ fn stores_keep_their_order() {
 }
 
 #[test]
-fn what_an_engine_reads_back_is_there() {
+fn engine_read_back_flushes_its_writes() {
     for engines in BOTH {
         check_never(engines, |pair| {
             pair.copy_out(0, 0, 1);
-            // Whatever it reads.
+            // The engine may read any place.
             pair.copy_in(0, 16);
             pair.memory(1, 0) == 0
         });
@@ -190,7 +191,7 @@ fn what_an_engine_reads_back_is_there() {
 }
 
 #[test]
-fn what_a_processor_reads_pushes_what_shares_the_way() {
+fn cpu_read_flushes_engine_writes_only_on_a_shared_path() {
     for (engines, may) in [(Engines::Switch, true), (Engines::Root, false)] {
         let late = |pair: &Pair| {
             pair.copy_out(0, 0, 1);
@@ -206,13 +207,13 @@ fn what_a_processor_reads_pushes_what_shares_the_way() {
 }
 
 #[test]
-fn a_doorbell_pushes_nothing() {
+fn doorbell_does_not_flush_stores() {
     check_happens(Engines::Switch, |pair| {
         pair.store(0, 0, 1);
         pair.ring(0);
         pair.has_rung_at(1) && pair.memory(1, 0) == 0
     });
-    // After a read it is late at most.
+    // After a read the store can only be late.
     check_never(Engines::Switch, |pair| {
         pair.store(0, 0, 1);
         pair.load(0, 0);
@@ -226,7 +227,7 @@ fn a_doorbell_pushes_nothing() {
 }
 
 #[test]
-fn an_answer_comes_behind_what_was_stored_before() {
+fn read_completion_arrives_after_earlier_peer_stores() {
     for engines in BOTH {
         check_happens(engines, |pair| {
             pair.store(1, 0, 1);
@@ -238,7 +239,7 @@ fn an_answer_comes_behind_what_was_stored_before() {
             pair.memory(0, 0) == 0
         });
     }
-    // For an engine in the switch, the answer does not come where the store goes.
+    // For an engine in the switch, the answer does not go the way of the store.
     for (engines, may) in [(Engines::Switch, true), (Engines::Root, false)] {
         let late = |pair: &Pair| {
             pair.store(1, 0, 1);
@@ -253,7 +254,7 @@ fn an_answer_comes_behind_what_was_stored_before() {
 }
 
 #[test]
-fn what_is_under_way_when_the_link_goes_is_lost() {
+fn writes_in_flight_are_lost_when_the_link_goes_down() {
     check_happens(Engines::Switch, |pair| {
         pair.store(0, 0, 1);
         pair.link.allow(false);
@@ -264,7 +265,7 @@ fn what_is_under_way_when_the_link_goes_is_lost() {
 }
 
 #[test]
-fn who_carries_lets_all_arrive() {
+fn carrier_threads_deliver_all_held_writes() {
     let pair = pair(3, Engines::Switch);
     for end in [0, 1] {
         let port = Port::new(&pair.link, end);
@@ -283,7 +284,7 @@ fn who_carries_lets_all_arrive() {
 }
 
 #[test]
-fn who_sees_no_stores_holds_none() {
+fn direction_without_trapped_stores_delivers_at_once() {
     let direction = Direction::new(
         WeakOrder {
             seed: 1,

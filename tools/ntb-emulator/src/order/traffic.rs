@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is under way in one direction of a link, and what of it arrives when.
+//! The writes in flight in one direction of a link, and the rules of when each arrives.
 //!
-//! - A stream keeps its order: nothing arrives before what was posted to the same stream earlier.
-//! - Each write is held, or not, for as many operations as its stream draws; an operation is a write
-//!   of any stream, or a read that pushes. Whoever waits for something else than an operation waits
-//!   in vain, so what is held arrives after a time at the latest.
-//! - A stream does not hold more than a bridge would: then the oldest arrive.
-//! - What is pushed arrives before [`Traffic::push`] returns.
+//! - A stream keeps its order: no write arrives before an earlier one of the same stream.
+//! - Each write is held, or not, for as many operations as its stream draws. An operation is a
+//!   write of any stream, or a read that pushes. A caller may wait for other events than an
+//!   operation, so a held write arrives after a limited time.
+//! - A stream does not hold more than a bridge would: beyond that the oldest writes arrive.
+//! - Writes that are pushed arrive before [`Traffic::push`] returns.
 //!
-//! No clock and no memory here: the caller says what time it is, and is told what arrives.
+//! This module has no clock and no memory: the caller passes the time, and is given the writes that
+//! arrive.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,21 +23,21 @@ const MOST: u64 = 64 << 10;
 struct Held<T> {
     item: T,
     bytes: u64,
-    /// Its place among all that were posted.
+    /// The number among all posted writes.
     number: u64,
-    /// After which operation it arrives, and when at the latest.
+    /// The operation after which the write arrives, and the latest time.
     operation: u64,
     latest: Instant,
 }
 
 struct Stream<T> {
-    /// None if nothing of it is held.
+    /// None if no write of the stream is held.
     chance: Option<Chance>,
     under_way: VecDeque<Held<T>>,
     bytes: u64,
 }
 
-/// See the head of this file.
+/// The writes in flight in one direction.
 pub struct Traffic<T> {
     streams: Vec<Stream<T>>,
     operations: u64,
@@ -63,7 +64,7 @@ impl<T> Stream<T> {
 }
 
 impl<T> Traffic<T> {
-    /// Streams that draw like this; one without a chance is not held.
+    /// Creates the streams; a stream without a chance holds no write.
     pub fn new(chances: impl IntoIterator<Item = Option<Chance>>) -> Self {
         Self {
             streams: chances.into_iter().map(Stream::new).collect(),
@@ -72,15 +73,15 @@ impl<T> Traffic<T> {
         }
     }
 
-    /// The streams draw like this from now on; what is under way stays as it is.
+    /// Makes the streams draw from these from now on; writes in flight stay as they are.
     pub fn draw_from(&mut self, chances: impl IntoIterator<Item = Option<Chance>>) {
         for (stream, chance) in self.streams.iter_mut().zip(chances) {
             stream.chance = chance;
         }
     }
 
-    /// Something is written. `arrive` gets what arrives now, in order. A stream that does not exist
-    /// holds nothing.
+    /// Posts a write. `arrive` gets the writes that arrive now, in order. A stream that does not
+    /// exist holds no write.
     pub fn post(
         &mut self,
         stream: usize,
@@ -89,7 +90,7 @@ impl<T> Traffic<T> {
         mut arrive: impl FnMut(T),
     ) {
         self.operations += 1;
-        // What was due before.
+        // Writes that were due before arrive first.
         self.arrive_due(now, &mut arrive);
         let number = self.operations;
         let Some(writer) = self.streams.get_mut(stream) else {
@@ -119,7 +120,7 @@ impl<T> Traffic<T> {
         stream.pop_if(|_| surplus)
     }
 
-    /// A read pushes these streams ahead of it.
+    /// Pushes these streams ahead of a read.
     pub fn push(
         &mut self,
         streams: impl IntoIterator<Item = usize>,
@@ -135,7 +136,7 @@ impl<T> Traffic<T> {
         self.arrive_due(now, arrive);
     }
 
-    /// What has to arrive by now does.
+    /// Lets all writes arrive that are due.
     pub fn arrive_due(&mut self, now: Instant, mut arrive: impl FnMut(T)) {
         let operations = self.operations;
         for index in 0..self.streams.len() {
@@ -152,7 +153,7 @@ impl<T> Traffic<T> {
         Some(held)
     }
 
-    /// Something of a stream arrives: counts it if it was not the first to be posted.
+    /// Notes that a write of a stream arrives, and counts it if an earlier one is still held.
     fn note(&mut self, index: usize, number: u64) {
         let mut others = self.streams.iter().enumerate();
         let overtakes = others.any(|(other, stream)| {
@@ -161,13 +162,13 @@ impl<T> Traffic<T> {
         self.overtaken += u64::from(overtakes);
     }
 
-    /// When something has to arrive, if something is under way.
+    /// Returns when the next write must arrive, if one is in flight.
     pub fn deadline(&self) -> Option<Instant> {
         let fronts = self.streams.iter().filter_map(|s| s.under_way.front());
         fronts.map(|held| held.latest).min()
     }
 
-    /// How many have overtaken something that was posted before, since this was asked last.
+    /// Returns how many writes have overtaken earlier ones since the last call.
     pub fn take_overtaken(&mut self) -> u64 {
         std::mem::take(&mut self.overtaken)
     }
@@ -184,7 +185,7 @@ mod tests {
 
     const STREAMS: usize = 4;
 
-    /// What somebody does.
+    /// A step of the test.
     #[derive(Debug, Clone)]
     enum Operation {
         Post(usize, u64),
@@ -201,8 +202,8 @@ mod tests {
         prop::collection::vec(operation, 0..200)
     }
 
-    /// Numbers the writes, and has them arrive where `operations` says. After each operation the
-    /// numbers that have arrived, and the stream of each write.
+    /// A run that numbers the writes and lets them arrive as `operations` says. Keeps the numbers
+    /// that have arrived, and the stream of each write.
     struct Run {
         traffic: Traffic<usize>,
         now: Instant,
@@ -248,12 +249,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stream_keeps_its_order_and_loses_nothing(seed: u64, operations in operations()) {
+        fn stream_keeps_its_order_and_loses_nothing(seed: u64, operations in operations()) {
             let mut run = Run::new(seed);
             for operation in &operations {
                 run.step(operation);
                 if let Operation::Push(stream) = *operation {
-                    // All of it is there.
+                    // All writes of the stream have arrived.
                     let posted = run.of_stream(stream, 0..run.streams.len());
                     let arrived = run.of_stream(stream, run.arrived.iter().copied());
                     prop_assert_eq!(posted, arrived);
@@ -272,7 +273,7 @@ mod tests {
         }
 
         #[test]
-        fn the_same_seed_does_the_same(seed: u64, operations in operations()) {
+        fn same_seed_gives_the_same_arrivals(seed: u64, operations in operations()) {
             let (mut one, mut other) = (Run::new(seed), Run::new(seed));
             other.now += Duration::from_secs(9);
             for operation in &operations {
@@ -282,9 +283,9 @@ mod tests {
             }
         }
 
-        /// What was drawn before another seed is given makes no difference to what comes after it.
+        /// Draws before another seed is given make no difference to later ones.
         #[test]
-        fn a_seed_can_be_given_later(
+        fn seed_given_later_acts_like_a_fresh_one(
             seed: u64,
             before in operations(),
             operations in operations(),
@@ -304,9 +305,9 @@ mod tests {
             }
         }
 
-        /// Whatever two streams write, one after the other, comes in either order for some seed.
+        /// Of two writes of different streams, each can arrive first for some seed.
         #[test]
-        fn streams_overtake_each_other(first in 0..STREAMS, second in 0..STREAMS) {
+        fn different_streams_may_overtake_each_other(first in 0..STREAMS, second in 0..STREAMS) {
             prop_assume!(first != second);
             let overtaken = (0..100).filter(|seed| {
                 let mut run = Run::new(*seed);
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_held_arrives_at_once() {
+    fn items_without_a_hold_arrive_at_once() {
         let mut traffic = Traffic::new([None, None]);
         let mut arrived = Vec::new();
         for number in 0..100 {

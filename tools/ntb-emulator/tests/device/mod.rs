@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A device behind a virtual IOMMU, whose map has very many ranges: for the tests of the
-//! map and for its benchmark, so that both speak of the same map.
+//! A device behind a virtual IOMMU, whose map has very many ranges. The tests and the benchmark of
+//! the map share it, so that both are about the same map.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with nothing in its map.
+    /// Creates a device with an empty map.
     pub fn new(ram_size: u64) -> Self {
         let ram = Ram::anonymous(ram_size).expect("memory for a test");
         let memory = GuestMemory::new(Arc::new(ram));
         Self { memory }
     }
 
-    /// A device with that many ranges of one page, see [`address_of`].
+    /// Creates a device with that many ranges of one page, see [`address_of`].
     pub fn with_ranges(count: u64) -> Self {
         let device = Self::new(count * PAGE);
         for range in 0..count {
@@ -33,7 +33,7 @@ impl Device {
         device
     }
 
-    /// A DMA_MAP, with the descriptor that comes with it.
+    /// Maps a range, with a descriptor as DMA_MAP has.
     pub fn map(&self, address: u64, size: u64, offset: u64) {
         let file = self.memory.ram().file().expect("a descriptor");
         self.memory
@@ -52,17 +52,17 @@ impl Device {
     }
 }
 
-/// Where a range is: apart from the next, so that none becomes one piece with its
+/// Returns the address of a range: apart from the next, so that no range becomes one with its
 /// neighbour.
 pub fn address_of(range: u64) -> u64 {
     range * 2 * PAGE
 }
 
-/// Numbers without a pattern that matters, the same ones in each run (xorshift).
+/// Pseudo-random numbers, the same ones in each run (xorshift).
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next one.
+    /// Returns the next number.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! AMD's NTB over sockets: a vector for each doorbell and one for events, and a window for processor
-//! and engine.
+//! AMD's NTB over sockets: a vector for each doorbell and one for events, and a window for CPU and
+//! engine.
 
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Windows;
@@ -19,7 +19,7 @@ fn lab() -> Lab {
     )
 }
 
-/// A client that is ready, and whose doorbells and events are not masked.
+/// Returns a client that is ready, and whose doorbells and events are not masked.
 fn client(lab: &Lab, guest: usize) -> NtbClient {
     let mut client = NtbClient::connect_amd(&lab.topology, guest);
     client.write(0x45c, 2, 0);
@@ -31,11 +31,11 @@ fn client(lab: &Lab, guest: usize) -> NtbClient {
 }
 
 #[test]
-fn doorbells_and_events_have_vectors() {
+fn amd_doorbells_and_events_have_their_own_vectors() {
     let lab = lab();
     let (mut a, mut b) = (client(&lab, 0), client(&lab, 1));
     assert!(lab.control().state().unwrap().links[0].up);
-    // The first was there before the second.
+    // The first guest was there before the second.
     a.expect(16);
     a.write(0x4a0, 4, 0x20);
     a.write(0x474, 4, 0x20);
@@ -54,7 +54,7 @@ fn doorbells_and_events_have_vectors() {
 }
 
 #[test]
-fn processor_and_engine_go_where_the_other_side_has_set_the_window_to() {
+fn cpu_and_engine_follow_the_translation_of_the_other_side() {
     let lab = lab();
     let (mut a, mut b) = (client(&lab, 0), client(&lab, 1));
     let mut dma = lab.dma(0);

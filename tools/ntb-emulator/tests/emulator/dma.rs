@@ -12,7 +12,7 @@ use crate::lab::pattern;
 use crate::lab::wait;
 
 #[test]
-fn dma_through_the_aperture_and_back() {
+fn dma_copies_through_the_aperture_both_ways() {
     let lab = Lab::pair();
     let (a, b) = lab.up();
     let mut dma = lab.dma(0);
@@ -54,7 +54,7 @@ fn dma_through_the_aperture_and_back() {
 }
 
 #[test]
-fn dma_through_the_trapped_window() {
+fn dma_through_a_trapped_window_stops_at_its_limit() {
     let lab = Lab::pair();
     let (a, mut b) = lab.up();
     let mut dma = lab.dma(0);
@@ -71,7 +71,7 @@ fn dma_through_the_trapped_window() {
 }
 
 #[test]
-fn a_guest_killed_in_the_middle_of_copies() {
+fn guest_killed_during_copies_leaves_the_emulator_running() {
     let lab = Lab::pair();
     let (mut a, b) = lab.up();
     let mut dma = lab.dma(0);

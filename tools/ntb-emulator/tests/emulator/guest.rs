@@ -24,22 +24,22 @@ use rustix::event::poll;
 use vfio_bindings::bindings::vfio;
 use vfio_user::Client;
 
-/// Where BAR 0 is put.
+/// Address of BAR 0.
 pub const REGISTERS: u64 = 0xf000_0000;
-/// Where window 0 (BAR 2) is put.
+/// Address of window 0 (BAR 2).
 pub const WINDOW_0: u64 = 0xf100_0000;
-/// Where window 1 (BAR 4) is put.
+/// Address of window 1 (BAR 4).
 pub const WINDOW_1: u64 = 0xf200_0000;
 
-/// It only catches hangs, so it is generous.
+/// The timeout only catches hangs, so it is generous.
 const TIMEOUT: Duration = Duration::from_secs(200);
 const EVENTS: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_EVENTFD;
 const NOTHING: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_NONE;
 
-/// What both kinds of function have.
+/// The common part of both kinds of function.
 struct Function {
     client: Client,
-    /// What VFIO calls the vectors.
+    /// The index of the vectors in VFIO.
     interrupts: u32,
     vectors: Vec<File>,
     ram: File,
@@ -64,7 +64,7 @@ impl Function {
         function
     }
 
-    /// In runs of at most 8, as messages carry only so many descriptors.
+    /// Gives QEMU's event descriptors, in runs of at most 8, as messages carry only so many.
     fn give_vectors(&mut self) {
         let all: Vec<RawFd> = self.vectors.iter().map(AsRawFd::as_raw_fd).collect();
         for (run, events) in all.chunks(8).enumerate() {
@@ -123,7 +123,7 @@ impl Function {
     }
 }
 
-/// An NTB function, with as much of ntb_hw_intel (gen5) as it takes.
+/// A client of an NTB function, with the needed part of ntb_hw_intel (gen5).
 pub struct NtbClient {
     function: Function,
 }
@@ -141,12 +141,12 @@ impl NtbClient {
         client
     }
 
-    /// The same for an IDT, which has one vector.
+    /// Connects to an IDT, which has one vector.
     pub fn connect_idt(topology: &Topology, guest: usize) -> Self {
         Self::connect_first(topology, guest, vfio::VFIO_PCI_MSI_IRQ_INDEX, 1)
     }
 
-    /// The same for an AMD, which has 24.
+    /// Connects to an AMD NTB, which has 24 vectors.
     pub fn connect_amd(topology: &Topology, guest: usize) -> Self {
         Self::connect_first(topology, guest, vfio::VFIO_PCI_MSIX_IRQ_INDEX, 24)
     }
@@ -229,7 +229,7 @@ impl NtbClient {
         region.sparse_areas[0].size
     }
 
-    /// The window as the guest's CPU has it.
+    /// Returns the window as the guest's CPU sees it.
     pub fn mapped_window(&self, window: u32) -> Window {
         let region = self.function.client.region(2 + 2 * window).unwrap();
         let place = region.file_offset.as_ref().unwrap();
@@ -240,7 +240,7 @@ impl NtbClient {
         }
     }
 
-    /// The guest's own RAM.
+    /// Reads the guest's own RAM.
     pub fn ram(&self, address: u64, length: usize) -> Vec<u8> {
         let mut data = vec![0; length];
         self.function.ram.read_exact_at(&mut data, address).unwrap();
@@ -257,7 +257,7 @@ impl NtbClient {
         self.function.expect(vector);
     }
 
-    /// There is no interrupt. Whatever could have caused one has to be over.
+    /// Checks that there is no interrupt. Everything that could have caused one must be over.
     pub fn expect_nothing(&mut self, vector: usize) {
         self.function.expect_nothing(vector);
     }
@@ -277,7 +277,7 @@ impl NtbClient {
         self.function.client.reset().unwrap();
     }
 
-    /// Any access, written and read.
+    /// Writes any bytes to a place of the function, and reads the place back.
     pub fn raw(&mut self, region: u32, offset: u64, data: &[u8]) {
         self.function.raw(region, offset, data);
     }
@@ -297,7 +297,7 @@ impl Window {
     }
 }
 
-/// A DMA function, with as much of plx_dma as it takes.
+/// A client of a DMA function, with the needed part of plx_dma.
 pub struct DmaClient {
     function: Function,
     ring: u64,
@@ -305,7 +305,7 @@ pub struct DmaClient {
 }
 
 impl DmaClient {
-    /// The ring of the first channel; those of the others are behind it.
+    /// The ring of the first channel; those of the other channels are behind it.
     const RING: u64 = 0x70_0000;
     const COUNT: u64 = 16;
     const STARTED: u64 = 0x174c;
@@ -344,7 +344,7 @@ impl DmaClient {
         raw
     }
 
-    /// Copies, waits for the interrupt, and returns what was written back.
+    /// Copies, waits for the interrupt, and returns the word that was written back.
     pub fn copy(&mut self, source: u64, destination: u64, length: u64) -> u32 {
         let at = self.ring + 16 * self.next;
         self.next = (self.next + 1) % Self::COUNT;
@@ -367,7 +367,7 @@ impl DmaClient {
         }
     }
 
-    /// Makes it copy without end: descriptors are not written back and stay valid.
+    /// Makes the engine copy without end: descriptors are not written back and stay valid.
     pub fn forever(&mut self, copies: &[(u64, u64, u64)]) {
         self.set_up(copies.len() as u64);
         for (index, (source, destination, length)) in copies.iter().enumerate() {
@@ -382,21 +382,21 @@ impl DmaClient {
         self.function.client.reset().unwrap();
     }
 
-    /// Any access, written and read.
+    /// Writes any bytes to a place of the function, and reads the place back.
     pub fn raw(&mut self, region: u32, offset: u64, data: &[u8]) {
         self.function.raw(region, offset, data);
     }
 
-    /// Any bits as a descriptor.
+    /// Submits any bits as a descriptor.
     pub fn submit_raw(&mut self, low: u64, high: u64) {
         self.set_up(Self::COUNT);
         let mut raw = [0; 16];
         raw[..8].copy_from_slice(&low.to_le_bytes());
         raw[8..].copy_from_slice(&high.to_le_bytes());
-        // Valid, and of any size up to 64 KiB.
+        // A valid descriptor of any size up to 64 KiB.
         raw[2..4].copy_from_slice(&[0, 0x80]);
         if low & 1 == 0 {
-            // Somewhere near the RAM, where an address may lead to something.
+            // An address near the RAM, which may lead to memory.
             raw[4..8].fill(0);
             raw[11] = 0;
             raw[15] = 0;

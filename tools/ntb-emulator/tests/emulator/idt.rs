@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! IDT's switch over sockets: MSI, messages and doorbells, and a window for processor and engine.
+//! IDT's switch over sockets: MSI, messages and doorbells, and a window for CPU and engine.
 
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Windows;
@@ -20,7 +20,8 @@ fn lab() -> Lab {
     )
 }
 
-/// A client whose interrupts for doorbells and messages are on, and which wants the link.
+/// Returns a client whose interrupts for doorbells and messages are on, and which wants the link
+/// up.
 fn client(lab: &Lab, guest: usize) -> NtbClient {
     let mut client = NtbClient::connect_idt(&lab.topology, guest);
     client.write(0x408, 4, 0x88);
@@ -31,7 +32,7 @@ fn client(lab: &Lab, guest: usize) -> NtbClient {
 }
 
 #[test]
-fn doorbells_and_messages_have_one_vector() {
+fn idt_doorbells_and_messages_share_one_vector() {
     let lab = lab();
     let (mut a, mut b) = (client(&lab, 0), client(&lab, 1));
     assert!(lab.control().state().unwrap().links[0].up);
@@ -42,7 +43,7 @@ fn doorbells_and_messages_have_one_vector() {
     a.write(0x420, 4, 1 << 7);
     b.expect(0);
     assert_eq!(b.read(0x428, 4), 1 << 7);
-    // To the first register of the second partition.
+    // The message goes to the first register of the second partition.
     a.write(0xff8, 4, 0x3_ee00);
     a.write(0xffc, 4, 1 << 4);
     a.write(0x430, 4, 0x1234);
@@ -56,13 +57,13 @@ fn doorbells_and_messages_have_one_vector() {
 }
 
 #[test]
-fn processor_and_engine_go_where_the_window_was_set_to() {
+fn cpu_and_engine_follow_the_translation_of_the_window() {
     let lab = lab();
     let (mut a, b) = (client(&lab, 0), client(&lab, 1));
     let mut dma = lab.dma(0);
     let data = pattern(5, 0x2000);
     a.set_ram(0x10_0000, &data);
-    // Before it is set there is nothing.
+    // Before the window is set there is nothing behind it.
     assert_eq!(a.window_read(0, 0, 8), [0xff; 8]);
     assert_eq!(dma.copy(0x10_0000, WINDOW_0, 0x2000), 0x1000_0000);
     let limit = WINDOW_0 + 0x1000;
@@ -77,12 +78,12 @@ fn processor_and_engine_go_where_the_window_was_set_to() {
     }
     a.window_write(0, 3, b"stored by the CPU");
     assert_eq!(b.ram(0x20_0007, 17), b"stored by the CPU");
-    // The low bits of the limit are taken for ones.
+    // The low bits of the limit count as ones.
     assert_eq!(dma.copy(0x10_0000, WINDOW_0, 0x2000), 0x1000_1400);
     assert_eq!(b.ram(0x20_0004, 0x1400), data[..0x1400]);
     assert_eq!(dma.copy(WINDOW_0 + 0x800, 0x40_0000, 0x400), 0x4000_0400);
     assert_eq!(a.ram(0x40_0000, 0x400), data[0x800..0xc00]);
-    // As the driver closes it; and without the link, what is written vanishes.
+    // The driver closes the window like this. Without the link, written data vanish.
     a.write(0x494, 4, 0);
     a.write(0x4a4, 4, 0);
     assert_eq!(dma.copy(0x10_0000, WINDOW_0, 8), 0x1000_0000);
@@ -94,7 +95,7 @@ fn processor_and_engine_go_where_the_window_was_set_to() {
 }
 
 #[test]
-fn what_its_driver_cannot_take_is_refused() {
+fn windows_that_the_idt_driver_cannot_use_are_refused() {
     let lab = lab();
     let mut topology = lab.topology.clone();
     for (windows, taken) in [

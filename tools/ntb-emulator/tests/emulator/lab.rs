@@ -24,19 +24,19 @@ pub const RAM: u64 = 8 << 20;
 /// The vector of the link.
 pub const LINK: usize = 32;
 
-/// A running emulator, whose guests are what a test makes them.
+/// A running emulator, whose guests a test plays.
 pub struct Lab {
-    /// What it emulates.
+    /// The configuration.
     pub topology: Topology,
-    /// Until a test ends it.
+    /// The emulator, until a test ends it.
     pub emulator: Option<Emulator>,
-    /// What it has to say.
+    /// The events of the emulator.
     pub events: Receiver<Event>,
     folder: TempDir,
 }
 
 impl Lab {
-    /// An emulator with those links.
+    /// Starts an emulator with those links.
     pub fn new(
         guests: usize,
         links: &[(usize, usize)],
@@ -51,7 +51,7 @@ impl Lab {
         })
     }
 
-    /// An emulator with those links, and with what is made of them.
+    /// Starts an emulator with those links, after `change` has changed the configuration.
     pub fn with(
         guests: usize,
         links: &[(usize, usize)],
@@ -92,32 +92,32 @@ impl Lab {
         }
     }
 
-    /// Two guests and a link.
+    /// Starts an emulator with two guests and a link.
     pub fn pair() -> Self {
         Self::new(2, &[(0, 1)], Personality::Gen5, Windows::Aperture)
     }
 
-    /// A client of an NTB function.
+    /// Returns a client of an NTB function.
     pub fn ntb(&self, guest: usize, index: usize) -> NtbClient {
         NtbClient::connect(&self.topology, guest, index)
     }
 
-    /// A client of a guest's first DMA function.
+    /// Returns a client of a guest's first DMA function.
     pub fn dma(&self, guest: usize) -> DmaClient {
         self.channel(guest, 0)
     }
 
-    /// A client of a DMA function.
+    /// Returns a client of a DMA function.
     pub fn channel(&self, guest: usize, index: usize) -> DmaClient {
         DmaClient::connect(&self.topology, guest, index)
     }
 
-    /// A client of the control socket.
+    /// Returns a client of the control socket.
     pub fn control(&self) -> Control {
         Control::connect(self.folder.path()).unwrap()
     }
 
-    /// Both ends of the first link, which is up.
+    /// Returns both ends of the first link, which is up.
     pub fn up(&self) -> (NtbClient, NtbClient) {
         let mut a = self.ntb(0, 0);
         let mut b = self.ntb(1, 0);
@@ -129,7 +129,7 @@ impl Lab {
         (a, b)
     }
 
-    /// Nothing has failed so far.
+    /// Checks that nothing has failed so far.
     pub fn healthy(&self) {
         if let Ok(event) = self.events.try_recv() {
             panic!("{event:?}");
@@ -137,20 +137,20 @@ impl Lab {
     }
 }
 
-/// Bytes that differ by seed and place.
+/// Returns bytes that differ by seed and place.
 pub fn pattern(seed: u8, length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed)
         .collect()
 }
 
-/// Waits for something, with a limit for what hangs.
-pub fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+/// Waits until a condition holds, with a limit for hangs.
+pub fn wait(goal: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(
             start.elapsed() < Duration::from_secs(200),
-            "waiting until {what}"
+            "waiting until {goal}"
         );
         std::thread::yield_now();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The whole emulator against clients that behave like QEMU with a driver in it.
 //!
-//! Everything is as in a lab except that no guest runs: sockets, RAM files, mapped windows,
+//! Only the guests do not run; all else is as in a lab: sockets, RAM files, mapped windows,
 //! interrupts as event descriptors, link states, kills and restarts.
 
 mod amd;
@@ -34,7 +34,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 #[test]
-fn the_link_comes_up_when_both_want_it() {
+fn link_comes_up_when_both_sides_enable_it() {
     let lab = Lab::pair();
     let mut control = lab.control();
     let mut a = lab.ntb(0, 0);
@@ -50,7 +50,7 @@ fn the_link_comes_up_when_both_want_it() {
     assert_ne!(a.read(0x40, 8) & (1 << 32), 0);
     a.write(0x40, 8, 1 << 32);
     assert_eq!(a.read(0x40, 8), 0);
-    // Which end is which.
+    // The registers say which end is which.
     assert_eq!(a.read(0xb4c0, 4), 0x0200);
     assert_eq!(b.read(0xb4c0, 4), 0x4200);
     b.disable_link();
@@ -60,7 +60,7 @@ fn the_link_comes_up_when_both_want_it() {
 }
 
 #[test]
-fn scratchpads_and_doorbells() {
+fn scratchpads_and_doorbells_reach_the_peer() {
     let lab = Lab::pair();
     let (mut a, mut b) = lab.up();
     a.write(0x8080 + 4 * 3, 4, 0xdead_beef);
@@ -92,7 +92,7 @@ fn scratchpads_and_doorbells() {
 }
 
 #[test]
-fn a_doorbell_while_no_vector_is_set_is_not_lost() {
+fn doorbell_rung_without_a_vector_is_not_lost() {
     let lab = Lab::pair();
     let (mut a, mut b) = lab.up();
     b.take_vectors();
@@ -104,10 +104,10 @@ fn a_doorbell_while_no_vector_is_set_is_not_lost() {
 }
 
 #[test]
-fn the_trapped_window_follows_translation_and_limit() {
+fn trapped_window_follows_translation_and_limit() {
     let lab = Lab::pair();
     let (mut a, mut b) = lab.up();
-    // Nothing is reachable before the peer says so.
+    // No memory is reachable before the peer allows it.
     assert_eq!(a.window_read(0, 0, 8), [0xff; 8]);
     b.write(0x10, 8, 0x12_3000);
     b.write(0x18, 8, WINDOW_0 + 0x2000);
@@ -125,13 +125,13 @@ fn the_trapped_window_follows_translation_and_limit() {
     b.set_ram(0x12_5000, &[7; 16]);
     a.window_write(0, 0x2000, &[9; 16]);
     assert_eq!(b.ram(0x12_5000, 16), [7; 16]);
-    // A translation that is not aligned is not latched, nor one into nothing.
+    // A translation that is not aligned is not latched, and one into no memory leads nowhere.
     b.write(0x10, 8, 0x12_3800);
     assert_eq!(b.read(0x10, 8), 0x12_3000);
     b.write(0x10, 8, 0xffff_ffff_ffff_f000);
     assert_eq!(a.window_read(0, 0, 8), [0xff; 8]);
     a.window_write(0, 0, &[1; 8]);
-    // The driver's way to close it.
+    // The driver closes the window like this.
     b.write(0x10, 8, 0x12_3000);
     b.write(0x18, 8, WINDOW_0);
     assert_eq!(a.window_read(0, 0, 8), [0xff; 8]);
@@ -141,21 +141,21 @@ fn the_trapped_window_follows_translation_and_limit() {
 }
 
 #[test]
-fn the_aperture_is_the_peers_ram() {
+fn aperture_is_the_ram_of_the_peer() {
     let lab = Lab::pair();
     let (a, mut b) = lab.up();
     a.mapped_window(1).write(0x34_5678, b"stored by the CPU");
     assert_eq!(b.ram(0x34_5678, 17), b"stored by the CPU");
     b.mapped_window(1).write(0, b"and back");
     assert_eq!(a.ram(0, 8), b"and back");
-    // Translation 0 is taken, others are refused.
+    // Translation 0 is taken, other translations are refused.
     b.write(0x20, 8, 0x10_0000);
     assert_eq!(b.read(0x20, 8), 0);
     lab.healthy();
 }
 
 #[test]
-fn fixed_windows_take_their_place_only() {
+fn fixed_windows_accept_their_own_translation_only() {
     let fixed = Windows::Fixed {
         base: 0x10_0000,
         size: 0x8_0000,
@@ -176,7 +176,7 @@ fn fixed_windows_take_their_place_only() {
 }
 
 #[test]
-fn pulling_the_cable() {
+fn unplugged_cable_makes_the_peer_unreachable() {
     let lab = Lab::pair();
     let (mut a, mut b) = lab.up();
     let mut dma = lab.dma(0);
@@ -188,7 +188,7 @@ fn pulling_the_cable() {
     assert!(!a.link_is_up() && !b.link_is_up());
     let state = control.state().unwrap();
     assert!(!state.links[0].plugged && !state.links[0].up);
-    // The peer is all ones, and takes nothing.
+    // The peer reads as all ones, and takes no writes.
     assert_eq!(a.read(0x8080, 4), 0xffff_ffff);
     a.write(0x8080, 4, 1);
     a.write(0x100, 4, 1);
@@ -211,7 +211,7 @@ fn pulling_the_cable() {
 }
 
 #[test]
-fn a_killed_guest_comes_back() {
+fn killed_guest_can_connect_again() {
     let lab = Lab::pair();
     let (mut a, b) = lab.up();
     let mut control = lab.control();
@@ -232,7 +232,7 @@ fn a_killed_guest_comes_back() {
     b.expect(LINK);
     assert!(a.link_is_up());
     assert_eq!(b.ram(0x5000, 12), b"nobody there");
-    // A reset of the guest does the same.
+    // A reset of the guest has the same effect.
     b.write(0x80, 4, 7);
     b.reset();
     a.expect(LINK);
@@ -246,10 +246,10 @@ fn a_killed_guest_comes_back() {
 }
 
 #[test]
-fn a_star_of_three() {
+fn star_of_three_reaches_every_leaf() {
     let lab = Lab::new(3, &[(0, 1), (0, 2)], Personality::Gen5, Windows::Aperture);
     let mut centre = [lab.ntb(0, 0), lab.ntb(0, 1)];
-    // The second function sits elsewhere on the same bus.
+    // The second function has other addresses on the same bus.
     let second = 0x100_0000_0000;
     centre[1].place_at(second);
     let mut leaves = [lab.ntb(1, 0), lab.ntb(2, 0)];
@@ -268,7 +268,7 @@ fn a_star_of_three() {
     leaves[1].write(0x100 + 4 * 9, 4, 1);
     centre[1].expect(9);
     centre[0].expect_nothing(9);
-    // Losing one does not concern the other.
+    // Losing one link does not concern the other one.
     let [one, two] = leaves;
     drop(one);
     centre[0].expect(LINK);
@@ -279,7 +279,7 @@ fn a_star_of_three() {
 }
 
 #[test]
-fn gen3_looks_as_its_driver_expects() {
+fn gen3_registers_match_its_driver() {
     let lab = Lab::new(2, &[(0, 1)], Personality::Gen3, Windows::Aperture);
     let mut a = lab.ntb(0, 0);
     let mut b = lab.ntb(1, 0);
@@ -287,7 +287,7 @@ fn gen3_looks_as_its_driver_expects() {
     assert_eq!((a.config(0xd4, 1), b.config(0xd4, 1)), (0x01, 0x11));
     assert_eq!(a.config(0xd0, 4), 0x1714_1714);
     assert_eq!(a.config(0x1a2, 2), 0);
-    // As its link_enable does.
+    // The driver's link_enable does this.
     for end in [&mut a, &mut b] {
         let control = end.read(0, 4);
         assert_eq!(control & 3, 3);
@@ -298,7 +298,7 @@ fn gen3_looks_as_its_driver_expects() {
     a.expect(31);
     assert_eq!(a.config(0x1a2, 2), 0x2083);
     assert_eq!(a.config(0x1a0, 4), 0x2083_0000);
-    // Scratchpads, doorbells and vectors are elsewhere.
+    // Scratchpads, doorbells and vectors have other places.
     a.write(0x180, 4, 5);
     assert_eq!(b.read(0x80, 4), 5);
     b.write(0xd0 + 4, 1, 4);
@@ -319,7 +319,7 @@ fn gen3_looks_as_its_driver_expects() {
 }
 
 #[test]
-fn memory_of_unequal_size() {
+fn guests_with_unequal_ram_reach_each_other() {
     // The RAM of guest 1 is not a power of two and smaller: the rest of the window traps.
     let folder = tempfile::tempdir().unwrap();
     let guest = |number: u64| Guest {
@@ -356,7 +356,7 @@ fn memory_of_unequal_size() {
 }
 
 #[test]
-fn nothing_a_guest_does_ends_it() {
+fn any_guest_accesses_leave_the_emulator_running() {
     let lab = Lab::pair();
     let (a, b) = lab.up();
     let clients = RefCell::new((a, b, lab.dma(0)));
@@ -376,9 +376,9 @@ fn nothing_a_guest_does_ends_it() {
     let access = (0usize..4, offset, any::<u64>(), 1usize..9, 0u32..9);
     let result = runner.run(&prop::collection::vec(access, 1..20), |accesses| {
         let mut clients = clients.borrow_mut();
-        for (who, offset, value, length, region) in accesses {
+        for (client, offset, value, length, region) in accesses {
             let bytes = &value.to_le_bytes()[..length];
-            match who {
+            match client {
                 0 => clients.0.raw(region, offset, bytes),
                 1 => clients.1.raw(region, offset, bytes),
                 2 => clients.2.raw(region, offset, bytes),
@@ -393,11 +393,11 @@ fn nothing_a_guest_does_ends_it() {
 }
 
 #[test]
-fn sockets_come_and_go_with_it() {
+fn sockets_exist_while_the_emulator_runs() {
     let mut lab = Lab::pair();
     let sockets = lab.topology.sockets();
     assert!(sockets.iter().all(|socket| socket.exists()));
-    // A second one on the same directory is refused, and does no harm.
+    // A second emulator on the same directory is refused, and does no harm.
     let (sender, _events) = channel();
     let error = Emulator::start(lab.topology.clone(), sender).err().unwrap();
     assert!(error.to_string().contains("another emulator"), "{error}");
@@ -407,7 +407,7 @@ fn sockets_come_and_go_with_it() {
     assert!(matches!(lab.events.recv().unwrap(), Event::Shutdown));
     lab.emulator = None;
     assert!(!sockets.iter().any(|socket| socket.exists()));
-    // What a killed one has left is taken over.
+    // The sockets that a killed emulator has left are taken over.
     let left = std::os::unix::net::UnixListener::bind(&sockets[1]).unwrap();
     drop(left);
     let (sender, _events) = channel();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A link and engines that take their time, in real time. How much time that is, the tests of
-//! the model say, with a clock of their own; here nothing depends on how fast the machine is.
+//! A link and engines that take their time, in real time. The tests of the model check how much
+//! time that is, with a clock of their own. Here no test depends on how fast the machine is.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -15,12 +15,12 @@ use crate::lab::Lab;
 use crate::lab::pattern;
 use crate::lab::wait;
 
-/// How many times as long everything takes as the figures say.
+/// The factor by which everything is slower than the figures.
 const SLOWDOWN: u64 = 1000;
-/// Bytes per second of an engine then.
+/// Bytes per second of a slowed engine.
 const RATE: u64 = 10_000_000;
 
-/// A pair whose engines take time, and whose link does if it has figures.
+/// Starts a pair whose engines take time, and whose link does if it has figures.
 fn slow(channels: usize, link: Option<LinkFigures>) -> Lab {
     Lab::with(2, &[(0, 1)], |topology| {
         for guest in &mut topology.guests {
@@ -35,7 +35,7 @@ fn slow(channels: usize, link: Option<LinkFigures>) -> Lab {
     })
 }
 
-/// How long something takes, which is not less than that.
+/// Checks that some work takes at least this time.
 fn takes(least: Duration, what: impl FnOnce()) {
     let begin = Instant::now();
     what();
@@ -44,7 +44,7 @@ fn takes(least: Duration, what: impl FnOnce()) {
 }
 
 #[test]
-fn everything_takes_its_time() {
+fn modelled_operations_take_their_time() {
     let figures = LinkFigures {
         posted_ns: 5_000,
         read_ns: 20_000,
@@ -86,7 +86,7 @@ fn everything_takes_its_time() {
 }
 
 #[test]
-fn engines_of_a_guest_copy_at_once() {
+fn engines_of_one_guest_copy_concurrently() {
     const CHANNELS: usize = 4;
     let lab = slow(CHANNELS, None);
     let (_a, _b) = lab.up();
@@ -116,18 +116,18 @@ fn engines_of_a_guest_copy_at_once() {
     for (before, after) in before.iter().zip(&after) {
         let busy = (after.dma_bytes - before.dma_bytes) as f64 / RATE as f64;
         let late = (after.dma_late_us - before.dma_late_us) as f64 / 1e6;
-        // Each has copied all the time, but for what it has said; a descriptor takes 7 ms, and
-        // 20 can be made up for later.
+        // Each engine has copied all the time, except for the lost time that it has reported. A
+        // descriptor takes 7 ms, and 20 ms can be made up for later.
         let told = format!("{busy} s of {elapsed} s, {late} s late");
         assert!((elapsed - busy - late).abs() < 0.1, "{told}");
-        // One after the other, they would be late three quarters of the time.
+        // If one copied after the other, they would be late three quarters of the time.
         assert!(late < elapsed / 2.0, "{told}");
     }
     lab.healthy();
 }
 
 #[test]
-fn a_reset_does_not_wait_for_what_takes_long() {
+fn reset_does_not_wait_for_a_slow_copy() {
     let lab = Lab::with(1, &[], |topology| {
         topology.guests[0].engine = Some(EngineFigures {
             bandwidth: 1_000_000,
@@ -136,7 +136,7 @@ fn a_reset_does_not_wait_for_what_takes_long() {
         topology.slowdown = 1000;
     });
     let mut dma = lab.dma(0);
-    // A minute for a chunk of it.
+    // A chunk of it takes a minute.
     dma.forever(&[(0, 0x10_0000, 0x10_0000)]);
     let begin = Instant::now();
     dma.reset();

@@ -7,7 +7,7 @@ use ntb_emulator::order::WeakOrder;
 use crate::lab::Lab;
 
 #[test]
-fn a_seed_can_be_changed() {
+fn seed_of_the_weak_order_can_be_changed() {
     let lab = Lab::with(2, &[(0, 1)], |topology| {
         topology.weak_order = Some(WeakOrder {
             seed: 7,
@@ -22,7 +22,7 @@ fn a_seed_can_be_changed() {
 }
 
 #[test]
-fn there_is_none_where_nothing_is_reordered() {
+fn reseed_without_weak_order_is_refused() {
     let lab = Lab::pair();
     let mut control = lab.control();
     assert_eq!(control.state().unwrap().seed, None);

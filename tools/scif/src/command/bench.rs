@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scif bench`: how fast everything is, in the manner of perftest and fio.
+//! `scif bench`: measures the speed of all operations, in the manner of perftest and fio.
 //!
-//! Without the name of a measurement it gives an overview. What is measured is a [`work::Work`],
-//! one file for each kind; how often, by how many threads, is in [`measure`], what is found in
-//! [`figures`]. Signals keep their usual effect while one measures: they end the process.
+//! Without the name of a measurement it gives an overview. A measurement is a [`work::Work`], one
+//! file for each kind. [`measure`] decides how often and in how many threads the work is done,
+//! [`figures`] prints the results. Signals keep their usual effect during a measurement: they end
+//! the process.
 
 mod connections;
 mod copies;
@@ -26,20 +27,21 @@ use clap::Subcommand;
 
 const EXAMPLES: &str = "\
 Examples:
-  scif bench 1                              an overview, about ten seconds
+  scif bench 1                              an overview in about ten seconds
   scif bench 1 --engine dma --sizes 1M,16M  large DMA copies only
-  scif bench send-lat 1 --sizes 8 --poll    round trips, nobody sleeps
-  scif bench write-bw 1 --dma --depth 8     throughput by the DMA engine, all sizes
+  scif bench send-lat 1 --sizes 8 --poll    round trips, both sides poll
+  scif bench write-bw 1 --dma --depth 8     throughput of the DMA engine, all sizes
   scif bench send-bw 1 --sizes 64 --transport ring
-                                            small messages that take no system call
+                                            small messages without a system call each
   scif bench send-bw 10.0.0.2:2050 --transport tcp
                                             the same messages over TCP";
 
 /// Measure messages, remote memory access, windows, connections
 ///
-/// The other node runs `scif serve --bench`, and for `--transport tcp` that with --tcp, too. With the name of a measurement it
-/// is that one, of many sizes and with percentiles; without, an overview of copies and message round trips.
-/// Reads by CPU over a PCIe bridge are slow by nature: the CPU waits for each cache line.
+/// The other node runs `scif serve --bench`, and for `--transport tcp` also with --tcp. If you name
+/// a measurement, bench makes only that one, for many sizes and with percentiles. Without a name,
+/// bench gives an overview of copies and message round trips. Reads by the CPU over a PCIe bridge
+/// are slow, as the CPU waits for each cache line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Arguments {
@@ -50,7 +52,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether JSON is wanted.
+    /// Returns whether JSON is wanted.
     pub fn json(&self) -> bool {
         self.measurement
             .as_ref()

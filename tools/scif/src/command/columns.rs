@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tables for people: columns as wide as what is in them.
+//! Tables for people: columns that are as wide as their content.
 
-/// To which side of its column something goes.
+/// The side of its column to which a cell is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -19,7 +19,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// One with these titles.
+    /// Makes a table with these titles.
     pub fn new(titles: &[(&str, Side)]) -> Self {
         Self {
             sides: titles.iter().map(|(_, side)| *side).collect(),
@@ -37,7 +37,7 @@ impl Columns {
         self.lines.push(cells.into());
     }
 
-    /// The lines, the titles first.
+    /// Returns the lines, the titles first.
     pub fn lines(&self) -> Vec<String> {
         let width = |column: usize| {
             let cells = self.lines.iter().filter_map(|line| line.get(column));
@@ -61,12 +61,12 @@ impl Columns {
     }
 }
 
-/// A value, or `-` for none.
+/// Returns a value as text, or `-` for none.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Text of somebody else, such as the name of a process, that must not move the cursor.
+/// Makes foreign text printable, such as the name of a process, so that it can't move the cursor.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let mut columns = Columns::new(&[("PID", Side::Right), ("NAME", Side::Left)]);
         columns.push(["1".into(), "é".into()]);
         columns.push(["12345".into(), "long name".into()]);

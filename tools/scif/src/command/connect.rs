@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Getting an endpoint, and from there to the `scif serve` of another node.
+//! Endpoints, and connections to the `scif serve` of another node.
 
 use crate::cancel::Cancel;
 use crate::device::Endpoint;
@@ -12,12 +12,13 @@ use crate::transport::Connection;
 use std::io;
 use std::time::Duration;
 
-/// Opens an endpoint, or says why there is no SCIF here.
+/// Opens an endpoint. The error says why there is no SCIF here.
 pub fn open() -> Result<Endpoint> {
     Endpoint::open().map_err(|source| {
         let advice = match source.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => {
-                "this user may not use SCIF: not in the group scif, or not given to this container; `scif doctor` says more"
+                "this user may not use SCIF: the user is not in the group scif, or this container lacks the device; \
+                 `scif doctor` says more"
             }
             Some(libc::EMFILE | libc::ENFILE) => "too many open files; see `ulimit -n`",
             Some(libc::ENOMEM) => "the machine is out of memory",
@@ -45,9 +46,9 @@ fn unreachable(node: u16, port: u16, source: io::Error) -> Error {
         Some(libc::EINTR) => return Error::Interrupted,
         Some(libc::ENODEV) => "there is no such node online; `scif nodes` lists them",
         Some(libc::ECONNREFUSED) => {
-            "nobody listens there, or too many want to; run `scif serve --root DIR` on that node"
+            "no program listens there, or its backlog is full; run `scif serve --root DIR` on that node"
         }
-        Some(libc::EINVAL) => "that is not a port one can connect to",
+        Some(libc::EINVAL) => "no program can connect to this port",
         _ if timed_out => "the program that listens there does not accept; is it stopped?",
         _ => "see the kernel log of both nodes",
     };
@@ -64,7 +65,7 @@ fn unreachable(node: u16, port: u16, source: io::Error) -> Error {
     }
 }
 
-/// Whether a node is not online any more, as far as one can tell.
+/// Returns whether a node is not online any more, as far as this node can tell.
 pub fn is_lost(node: u16) -> bool {
     Endpoint::open()
         .and_then(|endpoint| endpoint.node_ids())

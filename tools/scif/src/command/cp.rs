@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scif cp`: one file to a node, or from it.
+//! `scif cp`: copies one file to a node, or from it.
 
 use crate::cancel::Cancel;
 use crate::client;
@@ -36,24 +36,25 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   scif cp disk.img 1:images/new.img   to the folder that node 1 serves
-  scif cp disk.img 1:images/          under its own name
-  scif cp 1:images/new.img .          from node 1 to here
+  scif cp disk.img 1:images/          the same, and keep the file's name
+  scif cp 1:images/new.img .          from node 1 to the current folder
   scif cp ./1:odd 1:odd               a local file whose name looks like a remote one";
 
 /// Copy a file to a node, or from it: FILE NODE:PATH, or NODE:PATH FILE
 ///
-/// The other node runs `scif serve`; PATH is relative to the folder it serves. The content goes by DMA
-/// from memory to memory. Both ends hash it (SHA-256), and the target gets its name only when all of it has arrived,
-/// is right, and is on disk: never a half file. Permission bits are kept, less those that the umask of the receiving
-/// process takes away, and never set-user-ID and the like. One regular file at a time; a copy that was interrupted starts anew.
-/// NODE is a number, as `scif nodes` lists them.
+/// NODE is a number that `scif nodes` lists. The other node runs `scif serve`. PATH is relative to
+/// the folder that the node serves. The content goes by DMA from memory to memory. Both ends hash it
+/// (SHA-256). The target gets its name only after all of the content has arrived, is correct, and is
+/// on disk. So there is never a half file. The copy keeps permission bits, except those that the
+/// umask of the receiving process removes. It never keeps set-user-ID, set-group-ID and sticky bits.
+/// It copies one regular file at a time. After an interruption the copy starts from the beginning.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// What to copy
+    /// The source
     #[arg(value_name = "FROM", value_hint = ValueHint::AnyPath)]
     pub from: OsString,
-    /// Where to
+    /// The target
     #[arg(value_name = "TO", value_hint = ValueHint::AnyPath)]
     pub to: OsString,
     /// The port of the server
@@ -75,7 +76,7 @@ enum Place {
 }
 
 impl Place {
-    /// `NODE:PATH` with a number for the node is remote, everything else local.
+    /// Parses an argument: `NODE:PATH` with a number for the node is remote, everything else local.
     fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
         let local = || Ok(Self::Local(text.into()));
@@ -98,7 +99,7 @@ impl Place {
             .and_then(|node| node.parse().ok());
         let node = node.ok_or_else(|| {
             Error::Usage(format!(
-                "{} names a node that cannot exist; if it is a local file, write ./ before it",
+                "{} names a node that cannot exist; for a local file of this name, write ./ before it",
                 show(bytes)
             ))
         })?;
@@ -172,12 +173,12 @@ fn report(arguments: &Arguments, node: u16, copied: &Copied, time: Duration) -> 
     ))
 }
 
-/// Adds to an error what it means for the target.
+/// Adds to an error its consequence for the target.
 fn nothing_written(error: Error, target: &OsStr) -> Error {
     let target = show(target.as_bytes());
     let consequence = match &error {
         Error::Unconfirmed(_) => {
-            format!("{target} is either as it was or complete, look at it on the node")
+            format!("{target} is either unchanged or complete; check it on the node")
         }
         _ => format!("nothing was written to {target}"),
     };
@@ -191,12 +192,12 @@ fn put(arguments: &Arguments, file: &Path, node: u16, path: &[u8]) -> Result<(Co
     let shown = show(file.as_os_str().as_bytes());
     let open = |flags| rustix::fs::open(file, flags, Mode::empty());
     let source = open_regular(open, &shown)?;
-    // "file/.." and the like are directories, so there is a name.
+    // "file/.." and similar paths are directories, so this one has a name.
     let name = file.file_name().unwrap_or_default().as_bytes();
     if name.len() > LONGEST_NAME {
         return Err(Error::Refused(format!("the name of {shown} is too long")));
     }
-    // There is nothing to clean up on this side: signals have their usual effect.
+    // This side has nothing to clean up: signals have their usual effect.
     let session = connect(node, arguments.port, None)?;
     let mut display = Display::new(arguments.quiet);
     let copied = client::put(&session, source, path, name, &mut display);
@@ -205,7 +206,7 @@ fn put(arguments: &Arguments, file: &Path, node: u16, path: &[u8]) -> Result<(Co
 }
 
 fn get(arguments: &Arguments, node: u16, path: &[u8], file: &Path) -> Result<(Copied, Duration)> {
-    // A file system without O_TMPFILE has a hidden file to remove.
+    // On a file system without O_TMPFILE there is a hidden file to remove.
     let cancel = Cancel::on_signals().map_err(Error::local("cannot catch signals"))?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let target = local_target(file, OsStr::from_bytes(name))?;
@@ -216,7 +217,8 @@ fn get(arguments: &Arguments, node: u16, path: &[u8], file: &Path) -> Result<(Co
     Ok((copied?, time))
 }
 
-/// Creates the file to write to: `path`, what it links to, or `name` in it if it is a directory.
+/// Creates the file to write to: `path`, its link target, or `name` in `path` if that is a
+/// directory.
 fn local_target(path: &Path, name: &OsStr) -> Result<NewFile> {
     let shown = show(path.as_os_str().as_bytes());
     let path = match path.canonicalize() {
@@ -252,7 +254,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn places() {
+    fn source_and_target_places_are_parsed() {
         let place = |text: &str| Place::parse(OsStr::new(text)).ok();
         let remote = |node, path: &str| {
             Some(Place::Remote {
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn local_targets() {
+    fn local_target_follows_directories_and_links() {
         let temporary = tempfile::tempdir().unwrap();
         let base = temporary.path();
         std::fs::write(base.join("old"), "old").unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scif doctor`: what works on this machine, and what would make it better.
+//! `scif doctor`: reports what works on this machine, and what to change.
 
 use crate::command::output::print;
 use crate::command::output::print_json;
@@ -17,24 +17,26 @@ use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo scif doctor          on both hosts, before anything else
-  sudo scif doctor --json   the same for a program, with all facts";
+  sudo scif doctor          on both hosts, before all other commands
+  sudo scif doctor --json   the same as JSON, with all facts";
 
-/// Say what works on this machine, what does not, and what to change
+/// Check whether SCIF works on this machine, and advise changes
 ///
-/// Looks at bridges and their drivers, BAR sizes, interrupts, the IOMMU, DMA engines, the kernel, the module's
-/// parameters, the rights and limits of the user, links, and the kernel's log: of this side only, and changes
-/// nothing. Root sees more. Lines that begin with # are commands for root, which do what is advised: run them in the
-/// order in which they are printed, then look again. Exits with 1 if something keeps SCIF from working.
+/// Doctor reads facts about bridges and their drivers, BAR sizes, interrupts, the IOMMU and DMA
+/// engines. It also reads facts about the kernel, the module's parameters, the user's rights and
+/// limits, links, network devices, and the kernel's log. It reads only this machine, and changes nothing. Root gets
+/// more findings. Lines that begin with # are commands for root that carry out the advice. Run them
+/// in the printed order, then run doctor again. Doctor exits with 1 if a finding keeps SCIF from
+/// working.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Print JSON: findings, and the facts that they are about
+    /// Print JSON: the findings, and the facts behind them
     #[arg(long)]
     pub json: bool,
 }
 
-/// What is printed as JSON.
+/// The content of the JSON output.
 #[derive(Serialize)]
 struct Report<'a> {
     findings: &'a [Finding],
@@ -57,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     verdict(&findings)
 }
 
-/// An error if something does not work.
+/// Returns an error if a finding is a problem.
 fn verdict(findings: &[Finding]) -> Result<()> {
     let problems = findings
         .iter()
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_line_up() {
+    fn findings_are_aligned() {
         let findings = [
             Finding {
                 about: "module",

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is to see as metrics, in the text format of Prometheus (version 0.0.4).
+//! The state of SCIF as metrics, in the text format of Prometheus (version 0.0.4).
 //!
-//! Names and labels are stable: dashboards rest on them. A metric that the caller may not know is
-//! not there, which is not the same as 0.
+//! Names and labels are stable: dashboards rely on them. A metric that the caller may not know is
+//! absent, which is not the same as 0.
 
 use crate::watch::Picture;
 use crate::watch::endpoint::Endpoint;
 use crate::watch::endpoint::Traffic;
+use crate::watch::network::Device;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -25,7 +26,7 @@ struct Text(String);
 type Labels<'a> = &'a [(&'a str, String)];
 
 impl Text {
-    /// The lines before the values of a metric.
+    /// Writes the lines before the values of a metric.
     fn head(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -53,10 +54,11 @@ fn escape(text: &str) -> String {
     text.replace('\n', "\\n")
 }
 
-/// All that is known.
+/// Returns all metrics of a picture.
 pub fn metrics(picture: &Picture) -> String {
     let mut text = Text::default();
     nodes(&mut text, picture);
+    networks(&mut text, &picture.networks);
     links(&mut text, picture);
     endpoints(&mut text, &picture.endpoints);
     connections(&mut text, &picture.endpoints);
@@ -113,6 +115,103 @@ fn nodes(text: &mut Text, picture: &Picture) {
     }
 }
 
+/// A metric of a network device: the end of its name, its kind, its help text, and its value.
+type OfNetwork = (&'static str, Kind, &'static str, fn(&Device) -> Option<u64>);
+
+const NETWORK: [OfNetwork; 11] = {
+    use Kind::Counter;
+    use Kind::Gauge;
+    [
+        (
+            "carrier",
+            Gauge,
+            "Whether the network device of a node is up, and the node takes frames.",
+            |of| Some((of.carrier == Some(true)).into()),
+        ),
+        (
+            "mtu_bytes",
+            Gauge,
+            "The largest packet of the device.",
+            |of| of.mtu.map(u64::from),
+        ),
+        (
+            "speed_bits_per_second",
+            Gauge,
+            "The speed of the device.",
+            |of| of.speed.map(|megabits| megabits.saturating_mul(1_000_000)),
+        ),
+        (
+            "sent_packets_total",
+            Counter,
+            "Packets sent to the node.",
+            |of| Some(of.sent.packets),
+        ),
+        (
+            "sent_bytes_total",
+            Counter,
+            "Bytes of the packets sent.",
+            |of| Some(of.sent.bytes),
+        ),
+        (
+            "sent_errors_total",
+            Counter,
+            "Frames that could not be sent.",
+            |of| Some(of.sent.errors),
+        ),
+        (
+            "sent_dropped_total",
+            Counter,
+            "Frames that were not sent, as the node took none.",
+            |of| Some(of.sent.dropped),
+        ),
+        (
+            "received_packets_total",
+            Counter,
+            "Packets received from the node.",
+            |of| Some(of.received.packets),
+        ),
+        (
+            "received_bytes_total",
+            Counter,
+            "Bytes of the packets received.",
+            |of| Some(of.received.bytes),
+        ),
+        (
+            "received_errors_total",
+            Counter,
+            "Frames of the node that were wrong.",
+            |of| Some(of.received.errors),
+        ),
+        (
+            "received_dropped_total",
+            Counter,
+            "Frames of the node that came while the device was down, or found no memory.",
+            |of| Some(of.received.dropped),
+        ),
+    ]
+};
+
+fn networks(text: &mut Text, devices: &[Device]) {
+    for (name, kind, help, value) in NETWORK {
+        let name = format!("scif_net_{name}");
+        let values: Vec<(&Device, u64)> = devices
+            .iter()
+            .filter_map(|device| Some((device, value(device)?)))
+            .collect();
+        if values.is_empty() {
+            continue;
+        }
+        text.head(&name, kind, help);
+        for (device, value) in values {
+            let labels = [
+                ("node", device.node.to_string()),
+                ("device", device.name.clone()),
+            ];
+            text.value(&name, &labels, value);
+        }
+    }
+}
+
 fn links(text: &mut Text, picture: &Picture) {
     let Some(links) = &picture.links else { return };
     text.head("scif_link_up", Kind::Gauge, "Whether a link has a session.");
@@ -133,7 +232,7 @@ fn endpoints(text: &mut Text, endpoints: &[Endpoint]) {
     }
 }
 
-/// A metric of a connection: the end of its name, what it is, and where it comes from.
+/// A metric of a connection: the end of its name, its kind, its help text, and its value.
 type OfTraffic = (&'static str, Kind, &'static str, fn(&Traffic) -> u64);
 
 const TRAFFIC: [OfTraffic; 11] = {
@@ -149,7 +248,7 @@ const TRAFFIC: [OfTraffic; 11] = {
         (
             "sent_messages_total",
             Counter,
-            "Calls that have sent something.",
+            "Calls that have sent at least one byte.",
             |of| of.sent_messages,
         ),
         (
@@ -161,7 +260,7 @@ const TRAFFIC: [OfTraffic; 11] = {
         (
             "received_messages_total",
             Counter,
-            "Calls that have received something.",
+            "Calls that have received at least one byte.",
             |of| of.received_messages,
         ),
         (
@@ -188,7 +287,7 @@ const TRAFFIC: [OfTraffic; 11] = {
             "Transfers from the peer.",
             |of| of.read_transfers,
         ),
-        ("transfers_in_flight", Gauge, "Transfers that run.", |of| {
+        ("transfers_in_flight", Gauge, "Transfers in flight.", |of| {
             of.in_flight
         }),
         ("windows", Gauge, "Registered windows.", |of| of.windows),
@@ -224,7 +323,7 @@ fn connections(text: &mut Text, endpoints: &[Endpoint]) {
     }
 }
 
-/// The module's counters: their names there, here, and what they are.
+/// The module's counters: their names in the module, their metrics, kinds and help texts.
 const COUNTERS: [(&str, &str, Kind, &str); 12] = {
     use Kind::Counter;
     use Kind::Gauge;
@@ -234,7 +333,7 @@ const COUNTERS: [(&str, &str, Kind, &str); 12] = {
             "closing_connections",
             "scif_closing_connections",
             Gauge,
-            "Connections that are closed here and wait for the peer.",
+            "Connections that this node has closed and that wait for the peer.",
         ),
         (
             "exported_windows",
@@ -258,7 +357,7 @@ const COUNTERS: [(&str, &str, Kind, &str); 12] = {
             "cache_misses",
             "scif_cache_misses_total",
             Counter,
-            "Transfers that did not find it there.",
+            "Transfers that did not find their memory in the registration cache.",
         ),
         (
             "cache_pages",
@@ -276,7 +375,7 @@ const COUNTERS: [(&str, &str, Kind, &str); 12] = {
             "cache_evictions",
             "scif_cache_evictions_total",
             Counter,
-            "Registrations that made room for others.",
+            "Registrations evicted from the cache to make room for others.",
         ),
         (
             "dma_channels",
@@ -329,7 +428,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn values_have_labels() {
+    fn metrics_have_labels() {
         let mut picture = picture();
         let endpoint = &mut picture.endpoints[0];
         endpoint.peer = Some("1:6".into());
@@ -343,6 +442,10 @@ mod tests {
             "scif_node_connections{node=\"1\"} 3",
             "scif_link_up{link=\"ntb:x\"} 1",
             "scif_endpoints{state=\"listening\"} 1",
+            "scif_net_carrier{node=\"1\",device=\"scif0\"} 1",
+            "scif_net_mtu_bytes{node=\"1\",device=\"scif0\"} 1500",
+            "scif_net_sent_bytes_total{node=\"1\",device=\"scif0\"} 4096",
+            "scif_net_received_dropped_total{node=\"1\",device=\"scif0\"} 2",
             "scif_connection_written_bytes_total{own=\"0:5\",peer=\"1:6\",channel=\"0x1\",pid=\"7\",name=\"pro\\\"g\"} 2048",
             "scif_pinned_bytes{pid=\"7\",uid=\"1000\",name=\"prog\"} 4096",
             "scif_dma_bytes_total 9",
@@ -356,10 +459,10 @@ mod tests {
         assert!(!text.contains("later"));
     }
 
-    /// As the format wants it: each metric has its lines together, behind HELP and TYPE, and is named
-    /// after what it is.
+    /// Checks the format: the lines of each metric are together, behind HELP and TYPE, and its name
+    /// fits its kind.
     #[test]
-    fn the_format_is_kept() {
+    fn metrics_follow_the_exposition_format() {
         let text = metrics(&picture());
         let (mut known, mut current) = (HashSet::new(), String::new());
         let mut lines = text.lines();
@@ -380,9 +483,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_zero() {
+    fn device_that_is_down_has_no_carrier() {
+        let mut picture = picture();
+        picture.networks[0].carrier = None;
+        let text = metrics(&picture);
+        assert!(text.contains("\nscif_net_carrier{node=\"1\",device=\"scif0\"} 0\n"));
+        assert!(!text.contains("scif_net_speed"));
+    }
+
+    #[test]
+    fn unknown_metric_is_omitted() {
         let text = metrics(&Picture::default());
-        for name in ["scif_link_up", "scif_pinned_bytes", "scif_dma_bytes_total"] {
+        for name in [
+            "scif_link_up",
+            "scif_net_",
+            "scif_pinned_bytes",
+            "scif_dma_bytes_total",
+        ] {
             assert!(!text.contains(name), "{name}");
         }
     }

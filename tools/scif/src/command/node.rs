@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a node is written on the command line: by its number, in every command.
+//! The number of a node on the command line, the same in every command.
 
 /// Reads a node.
 pub fn parse_node(text: &str) -> std::result::Result<u16, String> {
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_a_number() {
+    fn node_must_be_a_16_bit_number() {
         assert_eq!(parse_node("1"), Ok(1));
         assert_eq!(parse_node("65535"), Ok(65535));
         for text in ["node1", "", "-1", "65536", "1:", "x"] {

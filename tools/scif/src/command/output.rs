@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes to standard output and standard error.
+//! Output to standard output and standard error.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::io;
 use std::io::Write;
 
-/// Prints a line to standard output. A reader that has seen enough is no error.
+/// Prints a line to standard output. A reader that has closed the pipe is no error.
 pub fn print(text: impl Display) -> Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -20,16 +20,16 @@ pub fn print(text: impl Display) -> Result<()> {
     }
 }
 
-/// Writes a line to standard error. Nothing depends on that, so a full disk or a closed pipe there
-/// changes nothing: what goes on goes on.
+/// Writes a line to standard error. Nothing depends on this output, so a full disk or a closed pipe
+/// is ignored.
 pub fn note(text: impl Display) {
-    // In one call, for lines of threads do not mix then.
+    // In one call, so that lines of threads do not mix.
     let _ = io::stderr()
         .lock()
         .write_all(format!("{text}\n").as_bytes());
 }
 
-/// The same as [`print`] for a value, as JSON.
+/// Prints a value as JSON, like [`print`].
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::Refused(format!("cannot make JSON: {error}")))?;

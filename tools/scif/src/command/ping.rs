@@ -25,28 +25,29 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   scif ping 1                    ten round trips
-  scif ping 1 -c 10000 -i 0 -q   many in a row, only the figures
-  scif ping 1 -s 4K --json       larger messages, for a program";
+  scif ping 1 -c 10000 -i 0 -q   many without a pause, only the summary
+  scif ping 1 -s 4K --json       larger messages, the result as JSON";
 
-/// Measure message round trips to the `scif serve` on a node
+/// Measure message round trips to `scif serve` on a node
 ///
-/// The time is that of the whole way: a message sent, received by the other process, sent back, received here.
+/// The time covers the whole round trip: this process sends a message, the server receives it and
+/// sends it back, and this process receives it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The node's number, as `scif nodes` lists them
+    /// The node's number, which `scif nodes` lists
     #[arg(value_parser = parse_node)]
     pub node: u16,
-    /// How many round trips
+    /// Number of round trips
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub count: u32,
     /// Bytes in each message
     #[arg(short, long, value_name = "BYTES", default_value = "56", value_parser = parse_ping_size)]
     pub size: u64,
-    /// Seconds between them
+    /// Seconds between round trips
     #[arg(short, long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds)]
     pub interval: Duration,
-    /// Do not print each
+    /// Print only the summary
     #[arg(short, long)]
     pub quiet: bool,
     /// The port of the server
@@ -72,27 +73,27 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is not a number of seconds"))
 }
 
-/// The figures, in microseconds.
+/// The figures of round trips, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoundTrips {
-    /// How many there were.
+    /// Number of round trips.
     pub count: usize,
-    /// The shortest.
+    /// The shortest time.
     pub min_us: f64,
-    /// The mean.
+    /// The mean time.
     pub avg_us: f64,
-    /// The longest.
+    /// The longest time.
     pub max_us: f64,
-    /// Half are shorter.
+    /// Half of the times are shorter.
     pub p50_us: f64,
-    /// 90 of 100 are shorter.
+    /// 90 of 100 times are shorter.
     pub p90_us: f64,
-    /// 99 of 100 are shorter.
+    /// 99 of 100 times are shorter.
     pub p99_us: f64,
 }
 
 impl RoundTrips {
-    /// Makes the figures.
+    /// Computes the figures.
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
@@ -166,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let round_trips = RoundTrips::of(times);
     match failure {
-        // Ctrl-C is the usual way to end a ping: what has been measured is the result.
+        // Ctrl-C is the usual way to end a ping: the times so far are the result.
         Some(Error::Interrupted) | None if round_trips.count > 0 => {}
         Some(error) => {
             if round_trips.count > 0 && !arguments.json {
@@ -189,14 +190,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Waits; true if it was interrupted.
+/// Waits. Returns true if the wait was interrupted.
 fn pause(cancel: &Cancel, time: Duration) -> bool {
     let timeout = Timespec {
         tv_sec: time.as_secs() as i64,
         tv_nsec: time.subsec_nanos().into(),
     };
     let mut files = [PollFd::new(cancel, PollFlags::IN)];
-    // A signal that is not ours shortens the pause, that is all.
+    // Another signal only shortens the pause.
     let _ = rustix::event::poll(&mut files, Some(&timeout));
     cancel.is_set()
 }
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures() {
+    fn round_trip_figures_match_the_samples() {
         let times = (1..=100).rev().map(Duration::from_micros).collect();
         let figures = RoundTrips::of(times);
         assert_eq!(
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn ping_arguments_out_of_range_are_refused() {
         assert!(parse_ping_size("64K").is_ok());
         assert!(parse_ping_size("65K").is_err());
         assert!(parse_seconds("0").is_ok());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far a copy is: a bar on a terminal, a line every few seconds elsewhere, both on standard error.
+//! The progress of a copy: a bar on a terminal, a line every few seconds elsewhere, both on
+//! standard error.
 
 use crate::client::Observer;
 use crate::command::output::note;
@@ -30,7 +31,7 @@ enum Kind {
 }
 
 impl Display {
-    /// Chooses by where standard error goes.
+    /// Chooses the kind of display by the file that standard error goes to.
     pub fn new(quiet: bool) -> Self {
         let kind = if quiet {
             Kind::Silent
@@ -51,7 +52,7 @@ impl Display {
         }
     }
 
-    /// Ends it; returns how long it took.
+    /// Ends the display. Returns how long the copy took.
     pub fn finish(self) -> Duration {
         if let Kind::Bar(bar) = &self.kind {
             bar.finish_and_clear();
@@ -107,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn progress_line_shows_percent_rate_and_time_left() {
         assert_eq!(
             line(1 << 20, 4 << 20, Duration::from_secs(1)),
             " 25% 1.00 MiB of 4.00 MiB, 1.00 MiB/s, 3 s left"
         );
-        // A peer's sizes are no reason to stumble.
+        // Wrong sizes of a peer must not cause a panic.
         line(u64::MAX, 1, Duration::ZERO);
         line(0, u64::MAX, Duration::ZERO);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A terminal that shows one page after another, and listens to keys meanwhile.
+//! A terminal that shows one page after another, and reads keys meanwhile.
 //!
-//! What was on it before comes back when this is dropped.
+//! Its former content comes back when the screen is dropped.
 
 use crate::cancel::Cancel;
 use rustix::event::PollFd;
@@ -18,10 +18,10 @@ use std::io::Write;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Where pages go.
+/// The output of pages.
 #[derive(Debug)]
 pub struct Screen {
-    /// How the keyboard was set; none if it is no terminal, or not ours.
+    /// The former settings of the keyboard; none if it is no terminal, or not this process's.
     keyboard: Option<Termios>,
     /// Whether standard output is a terminal.
     is_terminal: bool,
@@ -29,12 +29,12 @@ pub struct Screen {
     pages: u64,
 }
 
-/// Why a wait is over.
+/// The reason why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The time has come.
     Time,
-    /// Somebody wants to see no more.
+    /// The user wants to quit.
     Quit,
 }
 
@@ -46,13 +46,13 @@ impl Screen {
             this.is_terminal = true;
             this.colour = std::env::var_os("NO_COLOR").is_none();
             this.listen();
-            // Another screen than that of the shell, without a cursor.
+            // The alternate screen, without a cursor.
             this.say("\x1b[?1049h\x1b[?25l");
         }
         this
     }
 
-    /// One that shows nothing, but waits.
+    /// Creates a screen that shows nothing, but waits.
     pub fn quiet() -> Self {
         Self {
             keyboard: None,
@@ -62,7 +62,7 @@ impl Screen {
         }
     }
 
-    /// Has keys arrive at once, and not be shown. Those that send signals still do.
+    /// Makes keys arrive at once without echo. Keys that send signals still do.
     fn listen(&mut self) {
         let Ok(before) = rustix::termios::tcgetattr(io::stdin()) else {
             return;
@@ -76,13 +76,13 @@ impl Screen {
         }
     }
 
-    /// A terminal that is gone is found out by who waits.
+    /// Writes to the terminal. If the terminal is gone, the next wait finds out.
     fn say(&self, text: &str) {
         let mut out = io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// How many lines and columns there are: any number where there is no terminal.
+    /// Returns the number of lines and columns: any number where there is no terminal.
     fn size(&self) -> (usize, usize) {
         let size = self
             .is_terminal
@@ -95,12 +95,13 @@ impl Screen {
         }
     }
 
-    /// Shows a page: on a terminal in the place of the last one, and as much as there is room for;
-    /// otherwise below it. The first `head` lines stand out.
+    /// Shows a page. On a terminal it replaces the last page and is cut to the size; elsewhere it
+    /// follows the last page. The first `head` lines stand out.
     pub fn show(&mut self, lines: &[String], head: usize) -> io::Result<()> {
         let text = page(lines, head, self.size(), self.colour);
         let text = match (self.is_terminal, self.pages) {
-            // Line by line, so that nothing flickers; what is left of the last page goes.
+            // Lines are replaced one by one, so that nothing flickers; the rest of the last page is
+            // erased.
             (true, _) => format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")),
             (false, 0) => text + "\n",
             (false, _) => format!("\n{text}\n"),
@@ -110,7 +111,7 @@ impl Screen {
         out.write_all(text.as_bytes()).and_then(|()| out.flush())
     }
 
-    /// Waits until then, unless there is a reason to stop.
+    /// Waits until `then`, unless there is a reason to stop.
     pub fn wait_until(&self, then: Instant, cancel: &Cancel) -> Woken {
         loop {
             let left = then.saturating_duration_since(Instant::now());
@@ -126,7 +127,7 @@ impl Screen {
         }
     }
 
-    /// Waits for a while, or less. Whether it is enough.
+    /// Waits for `time` or less. Returns whether to quit.
     fn wait(&self, time: Duration, cancel: &Cancel) -> bool {
         let timeout = Timespec {
             tv_sec: time.as_secs() as i64,
@@ -137,7 +138,7 @@ impl Screen {
         if self.keyboard.is_some() {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        // A signal that is not ours, such as that of another size, shortens it.
+        // Another signal, such as that of a new size, shortens the wait.
         if rustix::event::poll(&mut files, Some(&timeout)).is_err() {
             return cancel.is_set();
         }
@@ -178,7 +179,7 @@ impl Drop for Screen {
     }
 }
 
-/// A page of so many lines and columns, without the end of the last line.
+/// Returns a page of at most this size, without the end of the last line.
 fn page(lines: &[String], head: usize, (rows, columns): (usize, usize), colour: bool) -> String {
     let lines = lines.iter().take(rows).enumerate();
     let lines: Vec<String> = lines
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_fits() {
+    fn page_is_cut_to_the_screen_size() {
         let lines: Vec<String> = ["title", "énough", "more"].map(str::to_owned).into();
         assert_eq!(page(&lines, 1, (2, 3), false), "tit\néno");
         assert_eq!(
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_by_time_or_by_word() {
+    fn screen_wait_ends_by_timeout_or_cancel() {
         let cancel = Cancel::new().unwrap();
         let screen = Screen::quiet();
         assert_eq!(screen.wait_until(Instant::now(), &cancel), Woken::Time);

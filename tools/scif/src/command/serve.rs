@@ -25,8 +25,8 @@ use crate::server::Service;
 use crate::server::room::Room;
 use crate::server::shares::Limits;
 use crate::server::shares::Origin;
+use crate::server::shares::ResourceKind;
 use crate::server::shares::Shares;
-use crate::server::shares::What;
 use crate::session::Session;
 use crate::transport::Connection;
 use clap::ValueHint;
@@ -40,59 +40,62 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The most clients at a time, of all nodes: each takes a thread and a few MiB of pinned memory.
+/// Largest number of clients at a time, of all nodes: each takes a thread and a few MiB of pinned
+/// memory.
 const MOST_CLIENTS: usize = 128;
 
 const BACKLOG: i32 = 64;
 
 const EXAMPLES: &str = "\
 Examples:
-  scif serve --root /srv/files               until Ctrl-C
-  scif serve --root /srv/files --read-only   give files, take none
-  scif serve --root . --once                 one client, then end
+  scif serve --root /srv/files               until you press Ctrl-C
+  scif serve --root /srv/files --read-only   send files, receive none
+  scif serve --root . --once                 serve one client, then exit
   scif serve --root /srv/files --max-bytes 10G
-                                             10 GiB from each node, and no more
-  scif serve --root /tmp --bench             for `scif bench`, too";
+                                             receive at most 10 GiB from each node
+  scif serve --root /tmp --bench             answer `scif bench`, too";
 
 /// Serve a folder: other nodes copy files to it and from it, and ping
 ///
-/// Nothing outside the folder can be read or written, whatever paths clients send and whatever symbolic links
-/// are in it. Every process of every node that is linked to this one may connect: SCIF has no users. So each node can have
-/// so many clients at a time, files are taken only while room stays free, and only with --bench may clients measure,
-/// which takes CPUs and pinned memory. A client that is silent for 20 seconds at first, or 60 later, is dropped.
-/// Prints one line when it is ready, and then one for each request to standard error.
+/// Clients can't read or write files outside the folder, whatever paths they send and whatever
+/// symbolic links are in the folder. Every process of every linked node may connect, as SCIF has no
+/// users. So the server limits the clients of each node, and receives files only while room stays
+/// free. Clients may measure only with --bench, as measurements take CPU time and pinned memory. The
+/// server drops a client that is silent for 20 seconds at first, or for 60 seconds later. The server
+/// prints one line when it is ready. It then prints one line for each request to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The folder
+    /// The folder to serve
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root: PathBuf,
     /// The port to listen on
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port)]
     pub port: u16,
-    /// Take no files
+    /// Receive no files
     #[arg(long)]
     pub read_only: bool,
-    /// End after N clients (1 if no number is given)
+    /// Exit after N clients (1 if no number is given)
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub once: Option<u32>,
-    /// The most clients of each node at a time
+    /// Largest number of clients of each node at a time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub clients: u64,
-    /// The most bytes that each node may put, from the start to the end of this server
+    /// Largest number of bytes to receive from each node while this server runs
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_bytes: Option<u64>,
-    /// Take a file only if so many bytes stay free; 1 GiB by default, or a twentieth of the file system if
-    /// that is less
+    /// Receive a file only if this many bytes stay free; by default 1 GiB, or a twentieth of the
+    /// file system if that is less
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub keep_free: Option<u64>,
-    /// Let clients measure (`scif bench`): any process of any node can then take CPU time and pinned memory here
+    /// Let clients measure (`scif bench`): any process of any node can then take CPU time and
+    /// pinned memory on this machine
     #[arg(long)]
     pub bench: bool,
-    /// The most memory that each node may measure with
+    /// Largest amount of memory that each node may use for measurements
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size, requires = "bench")]
     pub bench_memory: u64,
-    /// Measure over TCP, too: answer `scif bench --transport tcp` here. No files
+    /// Also answer `scif bench --transport tcp` at this address; serve no files there
     #[arg(long, value_name = "ADDRESS:PORT", requires = "bench")]
     pub tcp: Option<SocketAddr>,
 }
@@ -116,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(address) = arguments.tcp {
         tcp::start(address)?;
     }
-    // For clients that measure connections.
+    // Clients that measure connections need many files.
     limits::many_files();
     let port = arguments.port;
     let listener = open()?;
@@ -158,7 +161,7 @@ fn accept_all(
 ) -> Result<()> {
     let clients = AtomicUsize::new(0);
     let mut left = once;
-    // Waits for the threads at the end; a signal ends their waits, too, or all of it.
+    // At the end the scope waits for the threads. A signal ends their waits, too, or the process.
     std::thread::scope(|scope| {
         while left != Some(0) {
             let Some((endpoint, peer)) = accept(listener, cancel)? else {
@@ -169,7 +172,7 @@ fn accept_all(
             let session = Session::new(connection, format!("node {}", peer.node))
                 .with_node_lost(move || is_lost(peer.node));
             let origin = Origin::Node(peer.node);
-            let share = match service.shares.take(origin, What::Clients, 1) {
+            let share = match service.shares.take(origin, ResourceKind::Clients, 1) {
                 Ok(share) => share,
                 Err(refusal) => {
                     session.send_failure(&refusal);
@@ -198,7 +201,7 @@ fn accept_all(
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
                 clients.fetch_sub(1, Ordering::Relaxed);
                 note(format_args!(
-                    "scif: cannot start a thread for node {}: {error}",
+                    "scif: closing the connection of node {}, as no thread can be started: {error}",
                     peer.node
                 ));
             }
@@ -213,7 +216,7 @@ fn accept_all(
     })
 }
 
-/// A client that is counted, until this is dropped.
+/// A count of a client, which ends when this is dropped.
 struct Leaves<'a>(&'a AtomicUsize);
 
 impl Drop for Leaves<'_> {
@@ -222,7 +225,7 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// Waits for the clients that were cancelled, except for those that measure: these threads sleep
+/// Waits for the clients that were cancelled, except for those that measure: their threads sleep
 /// where no signal reaches them.
 fn finish(service: &Service, clients: &AtomicUsize) -> Result<()> {
     loop {
@@ -237,7 +240,7 @@ fn finish(service: &Service, clients: &AtomicUsize) -> Result<()> {
     }
 }
 
-/// Waits for a client; `None` when cancelled.
+/// Waits for a client. Returns `None` when cancelled.
 fn accept(listener: &Endpoint, cancel: &Cancel) -> Result<Option<(Endpoint, PortId)>> {
     loop {
         let ready = match listener.poll(PollFlags::IN, None, Some(cancel.as_fd())) {
@@ -254,9 +257,9 @@ fn accept(listener: &Endpoint, cancel: &Cancel) -> Result<Option<(Endpoint, Port
                 return Err(Error::local("cannot accept clients any more")(error));
             }
             Err(error) => {
-                // Out of files or memory: others may give some back.
+                // There are too few files or too little memory: other processes may free some.
                 note(format_args!(
-                    "scif: cannot accept a client ({})",
+                    "scif: cannot accept a client, trying again ({})",
                     errno_name(&error)
                 ));
                 std::thread::sleep(Duration::from_millis(100));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scif status`: one look at all that goes on.
+//! `scif status`: shows the state of SCIF once.
 
 use crate::command::columns::Columns;
 use crate::command::columns::Side;
@@ -17,20 +17,22 @@ use crate::watch::Picture;
 use crate::watch::Pins;
 use crate::watch::Places;
 use crate::watch::endpoint::Endpoint;
+use crate::watch::network::Device;
 use crate::watch::node::Node;
 
 const EXAMPLES: &str = "\
 Examples:
-  scif status                    nodes, and your own endpoints
+  scif status                    nodes and their network devices, and your own endpoints
   sudo scif status               all endpoints, links, pinned memory, counters
-  scif status --json             the same, for a program
+  scif status --json             the same as JSON
   scif status --metrics >/var/lib/node_exporter/scif.prom
                                  for Prometheus, by node_exporter's textfile collector";
 
-/// Show nodes, endpoints and connections, and what they have moved
+/// Show nodes, endpoints, connections and the bytes they have moved
 ///
-/// Everybody sees the nodes and the endpoints of his own processes. Root sees all endpoints, also those of
-/// the kernel, and links, pinned memory and counters, which are in debugfs.
+/// Each user sees the nodes, their network devices, and the endpoints of the user's own processes. Root also sees all other
+/// endpoints, the kernel's included. Root also sees links, pinned memory and counters, which are in
+/// debugfs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -54,8 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     print(text(&picture))?;
     if !picture.all_endpoints {
         note(
-            "scif: only processes that you may look into are shown, and no links, pinned memory and \
-             counters: those are in debugfs, for root",
+            "scif: you see only processes that you may inspect; run as root to see links, pinned \
+             memory and counters, which are in debugfs",
         );
     }
     Ok(())
@@ -63,6 +65,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn text(picture: &Picture) -> String {
     let mut parts = vec![nodes(&picture.nodes)];
+    if !picture.networks.is_empty() {
+        parts.push(networks(&picture.networks));
+    }
     parts.extend(picture.links.as_deref().map(links));
     parts.push(endpoints(&picture.endpoints));
     parts.extend(
@@ -100,6 +105,35 @@ fn nodes(nodes: &[Node]) -> Vec<String> {
             or_dash(node.aperture.as_ref()),
             or_dash(node.connections),
             or_dash(node.windows),
+        ]);
+    }
+    columns.lines()
+}
+
+fn networks(devices: &[Device]) -> Vec<String> {
+    let mut columns = Columns::new(&[
+        ("NETWORK", Side::Left),
+        ("NODE", Side::Right),
+        ("STATE", Side::Left),
+        ("MTU", Side::Right),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+        ("ERRORS", Side::Right),
+        ("DROPPED", Side::Right),
+        ("ADDRESSES", Side::Left),
+    ]);
+    for device in devices {
+        let (sent, received) = (&device.sent, &device.received);
+        columns.push([
+            printable(&device.name),
+            device.node.to_string(),
+            device.state().to_owned(),
+            or_dash(device.mtu),
+            size(sent.bytes),
+            size(received.bytes),
+            sent.errors.saturating_add(received.errors).to_string(),
+            sent.dropped.saturating_add(received.dropped).to_string(),
+            device.addresses.join(" "),
         ]);
     }
     columns.lines()
@@ -196,8 +230,9 @@ pub mod tests {
     use super::*;
     use crate::watch::Own;
     use crate::watch::endpoint::Traffic;
+    use crate::watch::network::Counts;
 
-    /// Something of everything.
+    /// Returns a picture with something of everything.
     pub fn picture() -> Picture {
         Picture {
             nodes: vec![Node {
@@ -206,6 +241,27 @@ pub mod tests {
                 link: Some("ntb:x".into()),
                 connections: Some(3),
                 ..Node::default()
+            }],
+            networks: vec![Device {
+                name: "scif0".into(),
+                node: 1,
+                is_up: true,
+                carrier: Some(true),
+                mtu: Some(1500),
+                addresses: vec!["10.9.0.1/24".into()],
+                sent: Counts {
+                    packets: 3,
+                    bytes: 4096,
+                    errors: 1,
+                    dropped: 0,
+                },
+                received: Counts {
+                    packets: 4,
+                    bytes: 1024,
+                    errors: 0,
+                    dropped: 2,
+                },
+                ..Device::default()
             }],
             links: Some(vec![Link {
                 link: "ntb:x".into(),
@@ -249,10 +305,13 @@ pub mod tests {
     }
 
     #[test]
-    fn all_of_it_is_shown() {
+    fn status_text_shows_all_tables() {
         let expected = "\
 NODE  STATE   LINK   APERTURE  CONNECTIONS  WINDOWS
    1  online  ntb:x  -                   3        -
+
+NETWORK  NODE  STATE   MTU      SENT  RECEIVED  ERRORS  DROPPED  ADDRESSES
+scif0       1  up     1500  4.00 KiB  1.00 KiB       1        2  10.9.0.1/24
 
 LINK   STATE  NODE  APERTURE      SIZE  ENGINES  OWN APERTURE  OWN SIZE
 ntb:x  up        1  flat      1.00 GiB        1  arena         16.0 MiB
@@ -269,10 +328,11 @@ dma_bytes      9";
     }
 
     #[test]
-    fn json_has_stable_names() {
+    fn status_json_has_stable_names() {
         let json = serde_json::to_value(picture()).unwrap();
         assert_eq!(json["endpoints"][0]["written_bytes"], 2048);
         assert_eq!(json["nodes"][0]["connections"], 3);
+        assert_eq!(json["networks"][0]["sent"]["bytes"], 4096);
         assert_eq!(json["links"][0]["state"], "up");
         assert_eq!(json["pins"][0]["bytes"], 4096);
         assert_eq!(json["counters"]["dma_bytes"], 9);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scif top`: who moves how much, again and again.
+//! `scif top`: shows again and again how much each process moves.
 
 use crate::cancel::Cancel;
 use crate::command::columns::Columns;
@@ -24,32 +24,33 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
-  scif top                       your own processes and their connections; q ends it
-  sudo scif top                  those of all, and the kernel's
+  scif top                       your own processes and their connections; press q to quit
+  sudo scif top                  all processes, their connections, and the kernel's
   scif top -p -d 5               only processes, every five seconds
-  scif top -n 1                  one second, as text
-  scif top --json | jq .total    an object each second, for a program";
+  scif top -n 1                  the rates of one second, as text
+  scif top --json | jq .total    the total rates each second, as JSON";
 
-/// Show who moves how much, by process and connection, and refresh that
+/// Show the rates of processes and connections, and refresh them
 ///
-/// Rates are those since the last refresh; who moves most comes first. RMA counts when a transfer has
-/// ended, and loads and stores through a mapping do not count. q or ctrl-c ends it.
+/// Each rate is the mean since the last refresh. The process with the highest rate comes first. The
+/// bytes of a transfer count when the transfer is complete. Loads and stores through a mapping do
+/// not count. Press q or Ctrl-C to quit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Seconds between refreshes
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub delay: Duration,
-    /// How many refreshes; without it, until it is ended
+    /// Quit after this many refreshes; by default, refresh until you quit
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Only processes, not each of their connections
+    /// Show only processes, not their connections
     #[arg(short, long)]
     pub processes: bool,
-    /// Also those that move nothing
+    /// Also show idle connections
     #[arg(short, long)]
     pub all: bool,
-    /// Print JSON: an object in a line for each refresh
+    /// Print JSON: one object on a line for each refresh
     #[arg(long)]
     pub json: bool,
 }
@@ -65,11 +66,11 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
 /// A refresh.
 #[derive(Debug, Serialize)]
 struct Refresh {
-    /// How long it was since the last.
+    /// Time since the last refresh.
     seconds: f64,
-    /// Whether all processes can be seen.
+    /// Whether the caller sees all processes.
     all_endpoints: bool,
-    /// Bytes per second of all that can be seen.
+    /// Bytes per second of everything that the caller sees.
     total: Rates,
     processes: Vec<Process>,
 }
@@ -89,7 +90,7 @@ impl Refresh {
         }
     }
 
-    /// Leaves out what the caller does not want to see.
+    /// Leaves out the parts that the caller does not want to see.
     fn retain(&mut self, arguments: &Arguments) {
         for process in &mut self.processes {
             process.connections.retain(|connection| {
@@ -109,14 +110,14 @@ impl Refresh {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let cancel = Cancel::on_signals().map_err(Error::local("cannot catch signals"))?;
     let places = Places::default();
-    // Before the screen is taken: what is wrong is then said on the usual one.
+    // Before the screen is taken, so that an error appears on the usual screen.
     let mut before = (Picture::take(&places)?, Instant::now());
     let mut screen = (!arguments.json).then(Screen::new);
     let quiet = Screen::quiet();
     let mut next = before.1;
     for _ in 0..arguments.count.unwrap_or(u64::MAX) {
         next += arguments.delay;
-        // After a stop (ctrl-z) there is no hurry to catch up.
+        // After a stop (ctrl-z) the refreshes do not catch up.
         next = next.max(Instant::now());
         if screen.as_ref().unwrap_or(&quiet).wait_until(next, &cancel) == Woken::Quit {
             break;
@@ -143,7 +144,7 @@ fn print_line(refresh: &Refresh) -> Result<()> {
     print(text)
 }
 
-/// The lines, and how many of them are the head.
+/// Returns the lines, and how many of them are the head.
 fn text(refresh: &Refresh) -> (usize, Vec<String>) {
     let mut columns = Columns::new(&[
         ("PID", Side::Right),
@@ -189,12 +190,12 @@ fn text(refresh: &Refresh) -> (usize, Vec<String>) {
         }
     }
     let [sent, received, written, read] = cells(&refresh.total);
-    let whose = match refresh.all_endpoints {
+    let scope = match refresh.all_endpoints {
         true => "all processes",
         false => "processes that you may look into",
     };
     let mut lines = vec![
-        format!("scif top: {whose}"),
+        format!("scif top: {scope}"),
         format!("sent {sent}, received {received}, written {written}, read {read}"),
         String::new(),
     ];
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_above_their_connections() {
+    fn processes_are_listed_above_their_connections() {
         let expected = "\
 scif top: processes that you may look into
 sent 2.00 KiB/s, received 0 B/s, written 0 B/s, read 0 B/s
@@ -263,7 +264,7 @@ PID  NAME         OWN  PEER        SENT  RECEIVED  WRITTEN   READ  IN FLIGHT  WI
     }
 
     #[test]
-    fn json_is_one_line() {
+    fn top_json_is_one_line() {
         let text = serde_json::to_string(&refresh(false, false)).unwrap();
         assert!(!text.contains('\n'));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -275,7 +276,7 @@ PID  NAME         OWN  PEER        SENT  RECEIVED  WRITTEN   READ  IN FLIGHT  WI
     }
 
     #[test]
-    fn bounds() {
+    fn interval_out_of_range_is_refused() {
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         for text in ["0", "-1", "NaN", "1e9", "x"] {
             assert!(parse_seconds(text).is_err(), "{text}");

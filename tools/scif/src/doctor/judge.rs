@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What facts mean, in plain words: what works, in which mode, and what to change for better.
+//! The meaning of facts in plain words: what works, in which mode, and what to change.
 //!
-//! Advice that can be followed here and now has commands. Tests run them as they are printed, and end in a
-//! working link; so a command is complete, and says nothing that the facts do not.
+//! Advice that the user can follow here and now has commands. Tests run the commands as they are
+//! printed, and end in a working link. So a command is complete, and uses nothing but the facts.
 
 mod bridges;
 mod engines;
@@ -12,6 +12,7 @@ mod iommu;
 mod kernel_log;
 mod links;
 mod memory;
+mod networks;
 mod users;
 
 use super::Finding;
@@ -22,10 +23,10 @@ use findings::device_file;
 
 /// The first kernel that the module is for.
 const FIRST_KERNEL: (u32, u32) = (7, 3);
-/// What a kernel needs to have the module.
+/// The options that a kernel needs for the module.
 const OPTIONS: [&str; 3] = ["CONFIG_RUST", "CONFIG_NTB", "CONFIG_DMA_ENGINE"];
 
-/// All that is to be said of a machine, from the ground up.
+/// Returns all findings about a machine, from the kernel upwards.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::default();
     kernel(facts, &mut findings);
@@ -35,6 +36,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     memory::judge(facts, &mut findings);
     engines::judge(facts, &mut findings);
     links::judge(facts, &mut findings);
+    networks::judge(facts, &mut findings);
     kernel_log::judge(facts, &mut findings);
     findings.0
 }

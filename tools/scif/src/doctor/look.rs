@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The facts, as the files of the kernel have them. What can't be read is not there.
+//! The facts, as the files of the kernel have them. A fact that can't be read is absent.
 
 use super::facts::Bridge;
 use super::facts::Caller;
@@ -10,10 +10,12 @@ use super::facts::Device;
 use super::facts::Engine;
 use super::facts::Facts;
 use super::facts::Interrupt;
+use super::facts::Networks;
 use super::facts::Speed;
 use super::modules::Aliases;
 use crate::error::errno_name;
 use crate::watch::links;
+use crate::watch::network;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -22,10 +24,10 @@ use std::path::PathBuf;
 
 /// The flag of a BAR that has no address.
 const IORESOURCE_UNSET: u64 = 0x2000_0000;
-/// The number of the right to pin without limit.
+/// The number of the capability to pin without limit.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Looks at a machine whose files are below `root`.
+/// Collects the facts of a machine whose files are below `root`.
 pub fn look(root: &Path) -> Facts {
     let at = |path: &str| root.join(path);
     let text = |path: &str| fs::read_to_string(at(path)).ok();
@@ -59,13 +61,19 @@ pub fn look(root: &Path) -> Facts {
             isolated: cpus(at("sys/devices/system/cpu/isolated")),
         },
         links: text("sys/kernel/debug/scif/links").map(|text| links(&text)),
+        networks: Networks {
+            is_loaded: at("sys/module/scif_net").exists(),
+            is_installed: list("modules.dep").map(|text| text.contains("/scif_net.ko")),
+            has_ntb_netdev: at("sys/module/ntb_netdev").exists(),
+            devices: network::read_with_addresses(&at("sys/class/net")),
+        },
         end_of_memory: text("proc/iomem").and_then(|text| end_of_memory(&text)),
         log: log(&at("dev/kmsg")),
         kernel,
     }
 }
 
-/// What is in a folder, in order.
+/// Returns the names in a folder, in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -75,12 +83,12 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A file of one line.
+/// Reads a file of one line.
 fn line(path: PathBuf) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The last part of what a link leads to.
+/// Returns the last part of a link's target.
 fn target(link: PathBuf) -> Option<String> {
     let name = fs::read_link(link).ok()?;
     Some(name.file_name()?.to_str()?.to_owned())
@@ -92,7 +100,7 @@ fn options(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The numbers of a list such as `0-2,5`.
+/// Returns the numbers of a list such as `0-2,5`.
 fn cpus(file: PathBuf) -> Vec<u32> {
     let text = line(file).unwrap_or_default();
     let parts = text.split(',').filter_map(|part| {
@@ -102,12 +110,12 @@ fn cpus(file: PathBuf) -> Vec<u32> {
     parts.flatten().collect()
 }
 
-/// The NUMA node of a device; -1 says that it is at none.
+/// Returns the NUMA node of a device; -1 in the file means none.
 fn numa(device: &Path) -> Option<u32> {
     line(device.join("numa_node"))?.parse().ok()
 }
 
-/// The lines of `/etc/passwd`, `/etc/group`, in their parts.
+/// Returns the lines of `/etc/passwd` or `/etc/group`, split into fields.
 fn accounts(file: PathBuf) -> Vec<Vec<String>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let parts = |line: &str| line.split(':').map(str::to_owned).collect();
@@ -120,7 +128,7 @@ fn with_id(accounts: &[Vec<String>], id: u32) -> Option<String> {
     found?.first().cloned()
 }
 
-/// The device file. It is opened to see whether that works.
+/// Examines the device file, and opens it to see whether that works.
 fn device(root: &Path) -> Device {
     let path = root.join("dev/scif");
     let groups = accounts(root.join("etc/group"));
@@ -137,7 +145,7 @@ fn device(root: &Path) -> Device {
     }
 }
 
-/// Who runs this, and what that user may do.
+/// Returns the user who runs doctor, and the rights of that user.
 fn caller(root: &Path) -> Caller {
     let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
@@ -161,7 +169,7 @@ fn caller(root: &Path) -> Caller {
             with_id(&users, uid).unwrap_or_else(|| uid.to_string())
         }),
         members: group.map(members),
-        // It says `unlimited` if there is none.
+        // The file says `unlimited` if there is no limit.
         pins: limit.and_then(|limit| limit.split_whitespace().next()?.parse().ok()),
         pins_all: capabilities.is_some_and(|set| set & (1 << CAP_IPC_LOCK) != 0),
     }
@@ -202,7 +210,7 @@ fn bridge(
     let resource = fs::read_to_string(device.join("resource")).unwrap_or_default();
     let (bars, unassigned) = bars(&resource);
     let mut companions = names(&device.join("iommu_group/devices"));
-    // Nothing is mapped for bridges of the PCI bus.
+    // Bridges of the PCI bus need no mappings.
     let is_bus = |name: &str| {
         let class = line(root.join("sys/bus/pci/devices").join(name).join("class"));
         class.is_some_and(|class| class.starts_with("0x0604"))
@@ -227,7 +235,7 @@ fn bridge(
     }
 }
 
-/// The interrupts of a device, of those that somebody has asked for.
+/// Returns the interrupts of a device that a driver has requested.
 fn interrupts(root: &Path, device: &Path) -> Vec<Interrupt> {
     let numbers = names(&device.join("msi_irqs"));
     let mut found: Vec<Interrupt> = numbers
@@ -244,8 +252,8 @@ fn interrupts(root: &Path, device: &Path) -> Vec<Interrupt> {
     found
 }
 
-/// The CPUs that an interrupt goes to. After a change of its affinity the kernel shows those that it came to
-/// last until the next one comes.
+/// Returns the CPUs that an interrupt goes to. After a change of the affinity the kernel shows the
+/// former CPUs until the next interrupt comes.
 fn targets(folder: &Path) -> Vec<u32> {
     let wanted = cpus(folder.join("smp_affinity_list"));
     let mut last = cpus(folder.join("effective_affinity_list"));
@@ -253,8 +261,8 @@ fn targets(folder: &Path) -> Vec<u32> {
     if last.is_empty() { wanted } else { last }
 }
 
-/// The file `resource`: first and last address and flags of each BAR; the seventh line is the ROM. Gives the
-/// sizes, and the numbers of those BARs that have no address.
+/// Parses the file `resource`: first and last address and flags of each BAR; the seventh line is
+/// the ROM. Returns the sizes, and the numbers of BARs that have no address.
 fn bars(text: &str) -> (BTreeMap<usize, u64>, Vec<usize>) {
     let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     let (mut sizes, mut unassigned) = (BTreeMap::new(), Vec::new());
@@ -284,7 +292,7 @@ fn speed(device: &Path) -> Option<Speed> {
     })
 }
 
-/// The modules for engines that have no driver, each once.
+/// Returns the modules for engines that have no driver, each once.
 fn engine_modules(root: &Path, aliases: &Aliases) -> Vec<String> {
     let devices = root.join("sys/bus/pci/devices");
     let mut modules: Vec<String> = names(&devices)
@@ -310,17 +318,19 @@ fn engines(class: &Path) -> Vec<Engine> {
     found.collect()
 }
 
-/// From the list of resources: those who may not read it see zeroes.
+/// Returns the end of memory from the list of resources. A user who may not read the addresses sees
+/// zeroes.
 fn end_of_memory(text: &str) -> Option<u64> {
     let ends = text.lines().filter_map(|line| {
-        let (range, what) = line.split_once(" : ")?;
+        let (range, name) = line.split_once(" : ")?;
         let (_, last) = range.trim().split_once('-')?;
-        (what == "System RAM").then(|| u64::from_str_radix(last, 16).ok())?
+        (name == "System RAM").then(|| u64::from_str_radix(last, 16).ok())?
     });
     ends.max().filter(|last| *last > 0)?.checked_add(1)
 }
 
-/// What of the kernel's log is about SCIF and bridges. It is read to its end, without waiting for more.
+/// Returns the lines of the kernel's log about SCIF and bridges. Reads the log to its end, without
+/// waiting for more.
 fn log(path: &Path) -> Option<Vec<String>> {
     use rustix::fs::Mode;
     use rustix::fs::OFlags;
@@ -334,7 +344,7 @@ fn log(path: &Path) -> Option<Vec<String>> {
                 let text = String::from_utf8_lossy(&record[..count]);
                 lines.extend(text.lines().filter_map(message).map(str::to_owned));
             }
-            // Overwritten while it was read.
+            // The record was overwritten while it was read.
             Err(rustix::io::Errno::PIPE) => {}
             Err(_) => break,
         }
@@ -342,7 +352,7 @@ fn log(path: &Path) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// A record of the log: numbers, then the text, if it is about us.
+/// Returns the text of a record of the log, if the text is about SCIF or bridges.
 fn message(record: &str) -> Option<&str> {
     let (_, text) = record.split_once(';')?;
     let ours = ["scif", "ntb", "NTB", "switchtec"];
@@ -361,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_with_a_bridge() {
+    fn facts_of_a_machine_with_a_bridge_are_collected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         write(root, "proc/sys/kernel/osrelease", "7.3.4\n");
@@ -402,7 +412,7 @@ mod tests {
         write(root, &format!("{device}/msi_irqs/34"), "msix\n");
         write(root, "proc/irq/34/smp_affinity_list", "2-3\n");
         write(root, "proc/irq/34/effective_affinity_list", "3\n");
-        // It was sent elsewhere, and none has come since.
+        // The interrupt was moved, and none has come since.
         write(root, &format!("{device}/msi_irqs/35"), "msix\n");
         write(root, "proc/irq/35/smp_affinity_list", "0\n");
         write(root, "proc/irq/35/effective_affinity_list", "3\n");
@@ -426,6 +436,8 @@ mod tests {
             "proc/iomem",
             "00001000-1fffffff : System RAM\n  01000000-01ffffff : Kernel code\n",
         );
+        write(root, "sys/module/scif_net/refcnt", "0\n");
+        network::tests::write_device(&root.join("sys/class/net"), "scif0", 1);
         let facts = look(root);
         assert_eq!(facts.kernel, "7.3.4");
         assert_eq!(facts.is_installed, Some(true));
@@ -455,23 +467,27 @@ mod tests {
         assert_eq!(facts.engine_modules, ["plx_dma"]);
         assert_eq!(facts.end_of_memory, Some(0x2000_0000));
         assert_eq!((facts.links, facts.log), (None, None));
+        let networks = facts.networks;
+        assert!(networks.is_loaded && !networks.has_ntb_netdev);
+        assert_eq!(networks.is_installed, Some(false));
+        assert_eq!((networks.devices.len(), networks.devices[0].node), (1, 1));
     }
 
     #[test]
-    fn a_machine_with_nothing() {
+    fn empty_machine_has_default_facts() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(look(folder.path()), Facts::default());
     }
 
     #[test]
-    fn bars_without_an_address() {
+    fn bars_without_an_address_are_listed() {
         let text = "0xfebe0000 0xfebeffff 0x140204\n0x0 0x0 0x0\n\
             0x0 0xfffff 0x2014220c\n0x0 0x0 0x0\n0xc0000000 0xdfffffff 0x14220c\n";
         assert_eq!(bars(text), (BTreeMap::from([(4, 512 << 20)]), vec![2]));
     }
 
     #[test]
-    fn the_caller_and_the_device() {
+    fn facts_of_caller_and_device_are_collected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         write(
@@ -517,12 +533,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_hidden_is_not_known() {
+    fn hidden_memory_map_gives_no_end_of_memory() {
         assert_eq!(end_of_memory("00000000-00000000 : System RAM\n"), None);
     }
 
     #[test]
-    fn records_of_the_log() {
+    fn only_scif_records_of_the_log_are_taken() {
         assert_eq!(
             message("6,1,2,-;scif: node 1 is online"),
             Some("scif: node 1 is online")

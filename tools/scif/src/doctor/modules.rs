@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which module of the kernel drives a device: what `modules.alias` says.
+//! The kernel module that drives a device, by `modules.alias`.
 
-/// The lines of `modules.alias` that name bridges, and the modules: bridges have drivers whose names
-/// begin so.
+/// Prefix of the names of the bridges' drivers, which selects the lines of `modules.alias` about
+/// bridges.
 const BRIDGES: &str = "ntb_hw_";
 
-/// The drivers of DMA engines that are of use.
+/// The drivers of DMA engines that the module can use.
 const ENGINES: [&str; 3] = ["ioatdma", "plx_dma", "switchtec_dma"];
 
-/// The drivers of some devices.
+/// The aliases of some drivers.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases(Vec<(String, String)>);
 
 impl Aliases {
-    /// Those of bridges, from the text of `modules.alias`.
+    /// Returns the aliases of bridges, from the text of `modules.alias`.
     pub fn of_bridges(text: &str) -> Self {
         Self::of(text, |module| module.starts_with(BRIDGES))
     }
 
-    /// Those of DMA engines.
+    /// Returns the aliases of DMA engines.
     pub fn of_engines(text: &str) -> Self {
         Self::of(text, |module| ENGINES.contains(&module))
     }
@@ -37,7 +37,7 @@ impl Aliases {
         Self(aliases.collect())
     }
 
-    /// The module for a device of that `modalias`.
+    /// Returns the module for a device of that `modalias`.
     pub fn module(&self, modalias: &str) -> Option<&str> {
         let found = self
             .0
@@ -46,14 +46,14 @@ impl Aliases {
         found.map(|(_, module)| module.as_str())
     }
 
-    /// Whether nothing is known at all.
+    /// Returns whether there are no aliases at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Whether a text is as a pattern says, in which `*` is anything. That is all that aliases of PCI devices
-/// have.
+/// Returns whether a text matches a pattern, in which `*` is anything. Aliases of PCI devices have
+/// no other wildcard.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -79,7 +79,7 @@ mod tests {
     const INTEL: &str = "pci:v00008086d00000DB4sv00000000sd00000000bc06sc80i00";
 
     #[test]
-    fn patterns() {
+    fn alias_patterns_match_with_wildcards() {
         assert!(matches("pci:v00008086d00000DB4sv*sd*bc*sc*i*", INTEL));
         assert!(!matches("pci:v00008086d00000DB5sv*sd*bc*sc*i*", INTEL));
         assert!(matches("*", ""));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bridges_and_engines_count() {
+    fn only_aliases_of_bridges_and_engines_are_kept() {
         let text = "# Aliases\n\
             alias pci:v00008086d00000DB4sv*sd*bc*sc*i* ntb_hw_intel\n\
             alias pci:v00008086d*sv*sd*bc*sc*i* something_else\n\

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages to measure with: what both sides have to know of them before they come, as they
-//! have no header.
+//! Messages for measurements. They have no header, so both sides must know their number and size
+//! before.
 
 use super::fields::Fields;
 use super::fields::Malformed;
@@ -13,13 +13,13 @@ const POLLING: u32 = 2;
 /// Messages without a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
-    /// The bytes of each.
+    /// The size of each in bytes.
     pub size: u32,
-    /// How many there are.
+    /// Number of messages.
     pub count: u64,
-    /// Each is sent back before the next one comes.
+    /// Whether each is sent back before the next one comes.
     pub back: bool,
-    /// The server never sleeps while it waits for one.
+    /// Whether the server polls while it waits for a message.
     pub polling: bool,
 }
 
@@ -27,7 +27,7 @@ impl Raw {
     /// The largest message.
     pub const LARGEST: u32 = 64 << 20;
 
-    /// Puts it into a message.
+    /// Encodes the value into a message.
     pub fn encode(&self, out: &mut Out) {
         out.u32(self.size);
         out.u64(self.count);
@@ -35,7 +35,7 @@ impl Raw {
         out.u32(back | if self.polling { POLLING } else { 0 });
     }
 
-    /// Takes it out of a message; its size is in bounds then.
+    /// Decodes a value from a message. The size of the result is in bounds.
     pub fn decode(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
         let (size, count, flags) = (fields.u32()?, fields.u64()?, fields.u32()?);
         if !(1..=Self::LARGEST).contains(&size) || flags & !(BACK | POLLING) != 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is encoded is decoded, and nothing else is.
+//! Tests that exactly the encoded messages can be decoded.
 
 use super::*;
 use proptest::prelude::*;
@@ -73,12 +73,12 @@ fn message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(message in message()) {
+    fn encoded_message_decodes_to_itself(message in message()) {
         prop_assert_eq!(decode(&message.encode()), Ok(message));
     }
 
     #[test]
-    fn a_cut_message_is_refused(message in message(), cut in 1usize..40) {
+    fn truncated_message_is_refused(message in message(), cut in 1usize..40) {
         let bytes = message.encode();
         let end = bytes.len().saturating_sub(cut);
         prop_assert!(decode(&bytes[..end]).is_err());
@@ -89,7 +89,7 @@ proptest! {
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend((payload.len() as u32).to_le_bytes());
         bytes.extend(payload);
-        // What is accepted has exactly one form.
+        // Each accepted message has exactly one form.
         if let Ok(message) = decode(&bytes) {
             if !matches!(message, Message::Failure { .. }) {
                 prop_assert_eq!(message.encode(), bytes);
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_are_bounded() {
+fn lengths_beyond_the_limits_are_refused() {
     let mut header = [0; HEADER];
     header[0] = 3;
     header[4..].copy_from_slice(&(LARGEST as u32 + 1).to_le_bytes());
@@ -123,7 +123,7 @@ fn lengths_are_bounded() {
 }
 
 #[test]
-fn text_of_a_peer_cannot_control_the_terminal() {
+fn text_of_a_peer_is_escaped_and_shortened() {
     let text = "\x1b[2Jgone\n".to_owned();
     let Ok(Message::Failure { text }) = decode(&Message::Failure { text }.encode()) else {
         panic!("not decoded");

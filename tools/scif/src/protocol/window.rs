@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The window of a receiver, as its peer is told of it.
+//! The window of a receiver, as the receiver tells its peer.
 
 use super::fields::Fields;
 use super::fields::Malformed;
 use super::fields::Out;
 
-/// Where a receiver wants the content: buffers of equal size, one after the other, in one window.
+/// The window for the content: buffers of equal size, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where the window starts in the receiver's registered address space.
+    /// The offset of the window in the receiver's registered address space.
     pub offset: i64,
     /// The size of a buffer.
     pub buffer: u32,
-    /// How many there are.
+    /// Number of buffers.
     pub buffers: u32,
 }
 
@@ -22,24 +22,24 @@ impl Window {
     pub const SMALLEST: u32 = 4096;
     /// The largest buffer.
     pub const LARGEST: u32 = 64 << 20;
-    /// The most buffers.
+    /// Largest number of buffers.
     pub const MOST: u32 = 64;
 
-    /// Where buffer `sequence`, counted around, starts.
+    /// Returns the offset of buffer `sequence`, counted around.
     pub fn start(&self, sequence: u64) -> i64 {
-        // Both factors are bounded by `check`, and so is the sum.
+        // `check` bounds both factors, and so the sum.
         let index = (sequence % u64::from(self.buffers)) as i64;
         self.offset + index * i64::from(self.buffer)
     }
 
-    /// Puts it into a message.
+    /// Encodes the window into a message.
     pub fn encode(&self, out: &mut Out) {
         out.bytes(&self.offset.to_le_bytes());
         out.u32(self.buffer);
         out.u32(self.buffers);
     }
 
-    /// Takes it out of a message; it is in bounds then.
+    /// Decodes a window from a message. The result is in bounds.
     pub fn decode(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
         Self {
             offset: i64::from_le_bytes(fields.array()?),

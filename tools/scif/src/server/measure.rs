@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The serving side of measurements that need one: it takes messages, sends them back, takes
+//! The serving side of measurements that need one: it takes messages, sends them back, and takes
 //! connections.
 //!
-//! Works over anything that carries bytes, so over TCP as well. What the clients of a node can make the
-//! server hold is in [`crate::server::shares`]. Messages that are measured are
-//! waited for in calls that only the client's end or message ends: who serves counts the threads
-//! that are in such a call ([`Sleepers`]) and does not wait for them at its own end; they hold
-//! nothing that has to be put in order.
+//! It works over anything that carries bytes, so over TCP as well. [`crate::server::shares`] limits
+//! what the clients of a node can make the server hold. Measured messages are awaited in calls that
+//! only the client ends, by a message or by its end. The server counts the threads in such a call
+//! ([`Sleepers`]), and does not wait for them when it ends. Such threads hold nothing that must be
+//! put in order.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -15,9 +15,9 @@ use crate::over_ring::OverRing;
 use crate::protocol::Message;
 use crate::protocol::Raw;
 use crate::server::shares::Origin;
+use crate::server::shares::ResourceKind;
 use crate::server::shares::Share;
 use crate::server::shares::Shares;
-use crate::server::shares::What;
 use crate::session::Session;
 use crate::session::TIMEOUT;
 use crate::transport::Bytes;
@@ -30,12 +30,12 @@ use std::time::Instant;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// How many threads wait for nothing but a client.
+/// Number of threads that wait for nothing but a client.
 #[derive(Debug, Default)]
 pub struct Sleepers(AtomicUsize);
 
 impl Sleepers {
-    /// How many there are now.
+    /// Returns the present number.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -48,25 +48,25 @@ impl Sleepers {
     }
 }
 
-/// A client that measures, for whom what it holds is counted.
+/// A client that measures, whose resources are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
-    /// Where it comes from.
+    /// The origin of the client.
     pub origin: Origin,
-    /// What all hold.
+    /// The resources of all clients.
     pub shares: &'a Shares,
-    /// Those that wait for their client.
+    /// The threads that wait for their client.
     pub sleepers: &'a Sleepers,
 }
 
 impl<'a> Guest<'a> {
-    /// Takes so much for this client, or refuses.
-    pub fn take(&self, what: What, amount: u64) -> Result<Share<'a>> {
-        self.shares.take(self.origin, what, amount)
+    /// Takes this amount for the client, or refuses.
+    pub fn take(&self, kind: ResourceKind, amount: u64) -> Result<Share<'a>> {
+        self.shares.take(self.origin, kind, amount)
     }
 }
 
-/// Answers a client that only measures, until it goes: no files.
+/// Answers a client that only measures, without files, until the client goes.
 pub fn serve<T: Bytes>(session: &Session<T>, guest: &Guest<'_>) -> Result<()> {
     session.answer_greeting()?;
     loop {
@@ -85,7 +85,7 @@ pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, guest: &Guest<'_>)
         return Err(session.unexpected(&Message::Ring));
     };
     session.send(&Message::Go)?;
-    // The client may let one wait.
+    // The client may keep this thread waiting.
     let ring = (guest.sleepers.during(|| OverRing::new(connection)))
         .map_err(Error::local("cannot make a ring"))?;
     let over_ring = Session::new(ring, session.peer());
@@ -102,13 +102,13 @@ pub(super) fn answer<T: Bytes>(
         Message::Ping { bytes } => session.send(&Message::Pong { bytes }),
         Message::Raw(raw) => {
             session.set_activity("the measurement");
-            let _memory = guest.take(What::Memory, raw.size.into())?;
-            let _poller = guest.take(What::Pollers, raw.polling.into())?;
-            // Before the client is told to go on: this may fail.
+            let _memory = guest.take(ResourceKind::Memory, raw.size.into())?;
+            let _poller = guest.take(ResourceKind::Pollers, raw.polling.into())?;
+            // This may fail, so it happens before the client is told to go on.
             let mut buffer = Vec::new();
-            buffer
-                .try_reserve_exact(raw.size as usize)
-                .map_err(|_| Error::Refused("no memory for a message of that size".into()))?;
+            buffer.try_reserve_exact(raw.size as usize).map_err(|_| {
+                Error::Refused(format!("no memory for a message of {} bytes", raw.size))
+            })?;
             buffer.resize(raw.size as usize, 0);
             session.send(&Message::Go)?;
             (guest.sleepers)
@@ -140,7 +140,7 @@ fn take<T: Bytes>(transport: &T, raw: &Raw, buffer: &mut [u8]) -> std::io::Resul
 
 fn accept<T: Bytes>(session: &Session<T>, count: u32, guest: &Guest<'_>) -> Result<()> {
     session.set_activity("the measurement");
-    let _connections = guest.take(What::Connections, count.into())?;
+    let _connections = guest.take(ResourceKind::Connections, count.into())?;
     let listener = (session.transport().listen(BACKLOG)).map_err(Error::local("cannot listen"))?;
     session.send(&Message::Listening {
         port: listener.port(),

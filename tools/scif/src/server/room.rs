@@ -2,8 +2,8 @@
 
 //! Room on disk for files that are put.
 //!
-//! Files that are being written have no name yet, so `du` does not see them; the file system does, as far
-//! as they have been written. What has been announced and not been written is counted here.
+//! A file that is being written has no name yet, so `du` does not see it. The file system counts
+//! the part that was written. This module counts the part that was announced and not yet written.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -13,20 +13,20 @@ use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// Kept free unless told otherwise, or a twentieth of the file system if that is less.
+/// Bytes that are kept free by default, or a twentieth of the file system if that is less.
 const KEPT_FREE: u64 = 1 << 30;
 
 /// The room of one served folder.
 #[derive(Debug, Default)]
 pub struct Room {
-    /// Bytes that puts leave free.
+    /// Bytes of the file system that copies to the server must leave free.
     keep_free: Option<u64>,
-    /// Bytes that have been announced and not been written.
+    /// Bytes that were announced and not yet written.
     coming: Mutex<u64>,
 }
 
 impl Room {
-    /// Room that leaves so many bytes free; `None` is the default.
+    /// Creates room that leaves this many bytes free; `None` is the default.
     pub fn new(keep_free: Option<u64>) -> Self {
         Self {
             keep_free,
@@ -34,17 +34,19 @@ impl Room {
         }
     }
 
-    /// Lets `size` bytes come to the file system of `file`, or refuses.
+    /// Admits `size` bytes to the file system of `file`, or refuses.
     pub fn admit(&self, file: impl AsFd, size: u64) -> Result<Coming<'_>> {
         let space = rustix::fs::fstatvfs(file)
             .map_err(io::Error::from)
-            .map_err(Error::local("cannot find out how much room there is"))?;
+            .map_err(Error::local(
+                "cannot ask the file system for its free space",
+            ))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         let all = space.f_blocks.saturating_mul(space.f_frsize);
         let kept = self.keep_free.unwrap_or((all / 20).min(KEPT_FREE));
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = coming.saturating_add(size).saturating_add(kept);
-        // A file system that has no blocks does not count.
+        // A file system without blocks has no limit here.
         if all > 0 && size > 0 && wanted > free {
             return Err(Error::Refused(format!(
                 "no room for {size} bytes: {} are free, {} of other copies are on their way, and {} are \
@@ -62,7 +64,7 @@ impl Room {
     }
 }
 
-/// Bytes that are to come, until they have or this is dropped.
+/// Announced bytes, until they are written or this is dropped.
 #[derive(Debug)]
 pub struct Coming<'a> {
     room: &'a Room,
@@ -70,7 +72,7 @@ pub struct Coming<'a> {
 }
 
 impl Coming<'_> {
-    /// Notes that so many have been written: the file system counts them from now on.
+    /// Notes that `bytes` more were written: the file system counts them from now on.
     pub fn written(&mut self, bytes: u64) {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
@@ -90,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_announced_takes_room() {
+    fn announced_file_reserves_disk_space() {
         let file = tempfile::tempfile().unwrap();
         let space = rustix::fs::fstatvfs(&file).unwrap();
         let free = space.f_bavail * space.f_frsize;
-        // Others write here as well, so halves are compared, and not bytes.
+        // Other processes write here as well, so the test compares large parts and not bytes.
         let room = Room::new(Some(0));
         let mut first = room.admit(&file, free / 3 * 2).unwrap();
         let error = room.admit(&file, free / 3 * 2).unwrap_err().to_string();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the clients of one node may hold of this server, so that no node takes it from the others.
+//! The resources of the server that the clients of one node may hold, so that no node takes them
+//! from the others.
 //!
-//! A [`Share`] is counted from [`Shares::take`] until it is dropped. Only counting is done here: whoever
-//! takes a share holds the thing itself.
+//! A [`Share`] is counted from [`Shares::take`] until it is dropped. This module only counts: the
+//! caller that takes a share holds the resource itself.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -11,33 +12,33 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// Where a client comes from.
+/// The origin of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A node.
     Node(u16),
-    /// TCP, all of it.
+    /// TCP, from any address.
     Tcp,
-    /// Anywhere: for what all share.
+    /// Any origin, for resources that all share.
     Any,
 }
 
-/// What is counted.
+/// The kinds of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum ResourceKind {
     /// Clients, each with a thread.
     Clients,
     /// Bytes of files that were put, those being written included.
     Stored,
     /// Bytes of memory to measure with.
     Memory,
-    /// Connections that are held to be measured.
+    /// Connections that are held for a measurement.
     Connections,
-    /// Threads that poll. All nodes share these, for they take whole CPUs.
+    /// Threads that poll. All nodes share these, as they take whole CPUs.
     Pollers,
 }
 
-/// The most of each.
+/// The limits of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Clients of a node.
@@ -60,20 +61,20 @@ impl Default for Limits {
             stored: u64::MAX,
             memory: 512 << 20,
             connections: MOST_CONNECTIONS.into(),
-            // A round trip with two threads is possible anywhere.
+            // This allows a round trip with two threads on any machine.
             pollers: (cpus / 2).max(2),
         }
     }
 }
 
 impl Limits {
-    fn most(&self, what: What) -> u64 {
-        match what {
-            What::Clients => self.clients,
-            What::Stored => self.stored,
-            What::Memory => self.memory,
-            What::Connections => self.connections,
-            What::Pollers => self.pollers,
+    fn most(&self, kind: ResourceKind) -> u64 {
+        match kind {
+            ResourceKind::Clients => self.clients,
+            ResourceKind::Stored => self.stored,
+            ResourceKind::Memory => self.memory,
+            ResourceKind::Connections => self.connections,
+            ResourceKind::Pollers => self.pollers,
         }
     }
 }
@@ -81,15 +82,15 @@ impl Limits {
 /// The most connections that a node may measure at a time.
 pub const MOST_CONNECTIONS: u32 = 20_000;
 
-/// What is held, by whom.
+/// The resources that are held, by origin.
 #[derive(Debug, Default)]
 pub struct Shares {
     limits: Limits,
-    held: Mutex<BTreeMap<(Origin, What), u64>>,
+    held: Mutex<BTreeMap<(Origin, ResourceKind), u64>>,
 }
 
 impl Shares {
-    /// Nobody holds anything.
+    /// Creates the count, with nothing held.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -97,60 +98,60 @@ impl Shares {
         }
     }
 
-    /// Takes so much, or refuses.
-    pub fn take(&self, origin: Origin, what: What, amount: u64) -> Result<Share<'_>> {
-        let origin = match what {
-            What::Pollers => Origin::Any,
+    /// Takes this amount, or refuses.
+    pub fn take(&self, origin: Origin, kind: ResourceKind, amount: u64) -> Result<Share<'_>> {
+        let origin = match kind {
+            ResourceKind::Pollers => Origin::Any,
             _ => origin,
         };
-        let most = self.limits.most(what);
+        let most = self.limits.most(kind);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = held.entry((origin, what)).or_default();
+        let now = held.entry((origin, kind)).or_default();
         match now.checked_add(amount) {
             Some(sum) if sum <= most => *now = sum,
-            _ => return Err(refusal(what, amount, most)),
+            _ => return Err(refusal(kind, amount, most)),
         }
         Ok(Share {
             shares: self,
-            key: (origin, what),
+            key: (origin, kind),
             amount,
         })
     }
 }
 
-fn refusal(what: What, amount: u64, most: u64) -> Error {
-    Error::Refused(match what {
-        What::Clients => format!(
+fn refusal(kind: ResourceKind, amount: u64, most: u64) -> Error {
+    Error::Refused(match kind {
+        ResourceKind::Clients => format!(
             "there are {most} clients of this node already: end one, or try again later \
              (`scif serve --clients` allows more)"
         ),
-        What::Stored => format!(
+        ResourceKind::Stored => format!(
             "{amount} bytes more are too many: each node may put {most} bytes here \
              (`scif serve --max-bytes`)"
         ),
-        What::Memory => format!(
+        ResourceKind::Memory => format!(
             "{amount} bytes more are too many: each node may measure with {most} bytes here \
              (`scif serve --bench-memory`); measure smaller sizes, or with fewer connections"
         ),
-        What::Connections => {
+        ResourceKind::Connections => {
             format!("{most} connections of a node can be measured at a time, not {amount} more")
         }
-        What::Pollers => format!(
+        ResourceKind::Pollers => format!(
             "{most} clients can poll here at a time: measure with fewer threads, or without --poll"
         ),
     })
 }
 
-/// Something that is held.
+/// An amount of a resource that is held.
 #[derive(Debug)]
 pub struct Share<'a> {
     shares: &'a Shares,
-    key: (Origin, What),
+    key: (Origin, ResourceKind),
     amount: u64,
 }
 
 impl Share<'_> {
-    /// Counts it for ever.
+    /// Counts the amount for ever.
     pub fn keep(mut self) {
         self.amount = 0;
     }
@@ -171,26 +172,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_has_its_own() {
+    fn each_node_has_its_own_share() {
         let shares = Shares::new(Limits {
             clients: 2,
             pollers: 1,
             ..Limits::default()
         });
-        let take = |node, what| shares.take(Origin::Node(node), what, 1);
-        let held = [1, 1, 2, 2].map(|node| take(node, What::Clients).unwrap());
-        assert!(take(1, What::Clients).is_err());
-        assert!(take(2, What::Clients).is_err());
+        let take = |node, kind| shares.take(Origin::Node(node), kind, 1);
+        let held = [1, 1, 2, 2].map(|node| take(node, ResourceKind::Clients).unwrap());
+        assert!(take(1, ResourceKind::Clients).is_err());
+        assert!(take(2, ResourceKind::Clients).is_err());
         drop(held);
-        take(1, What::Clients).unwrap().keep();
-        let second = take(1, What::Clients).unwrap();
-        assert!(take(1, What::Clients).is_err());
+        take(1, ResourceKind::Clients).unwrap().keep();
+        let second = take(1, ResourceKind::Clients).unwrap();
+        assert!(take(1, ResourceKind::Clients).is_err());
         drop(second);
-        let poller = take(1, What::Pollers).unwrap();
-        assert!(take(2, What::Pollers).is_err());
+        let poller = take(1, ResourceKind::Pollers).unwrap();
+        assert!(take(2, ResourceKind::Pollers).is_err());
         drop(poller);
-        take(2, What::Pollers).unwrap();
-        let (origin, what) = (Origin::Node(3), What::Memory);
-        assert!(shares.take(origin, what, u64::MAX).is_err());
+        take(2, ResourceKind::Pollers).unwrap();
+        let (origin, kind) = (Origin::Node(3), ResourceKind::Memory);
+        assert!(shares.take(origin, kind, u64::MAX).is_err());
     }
 }

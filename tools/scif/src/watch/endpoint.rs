@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One endpoint: how it stands, whose it is, and what it has moved.
+//! One endpoint: its state, its process, and its traffic.
 
 use super::table::Row;
 use serde::Serialize;
 
-/// What an endpoint has moved and has, in the names of the kernel.
+/// The traffic and the resources of an endpoint, in the names of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
-    /// By messages.
+    /// Bytes sent by messages.
     pub sent_bytes: u64,
     /// Calls that have sent something.
     pub sent_messages: u64,
-    /// By messages.
+    /// Bytes received by messages.
     pub received_bytes: u64,
     /// Calls that have received something.
     pub received_messages: u64,
-    /// By transfers to the peer.
+    /// Bytes of transfers to the peer.
     pub written_bytes: u64,
-    /// Those transfers.
+    /// Number of transfers to the peer.
     pub written_transfers: u64,
-    /// By transfers from the peer.
+    /// Bytes of transfers from the peer.
     pub read_bytes: u64,
-    /// Those transfers.
+    /// Number of transfers from the peer.
     pub read_transfers: u64,
-    /// Transfers that run.
+    /// Transfers in flight.
     pub in_flight: u64,
     /// Registered windows.
     pub windows: u64,
-    /// Bytes of those.
+    /// Bytes of registered windows.
     pub window_bytes: u64,
 }
 
@@ -37,27 +37,27 @@ pub struct Traffic {
 pub struct Endpoint {
     /// `listening`, `connected` and so on.
     pub state: String,
-    /// Its node and port, as `0:2050`.
+    /// The node and port, as `0:2050`.
     pub own: Option<String>,
-    /// Those at the other end.
+    /// Node and port at the other end.
     pub peer: Option<String>,
     /// The id of this end, as tracepoints show it.
     pub channel: Option<String>,
     /// Requests that wait for accept.
     pub queued: u64,
-    /// The process.
+    /// The process id.
     pub pid: Option<u32>,
-    /// Its user.
+    /// The user of the process.
     pub uid: Option<u32>,
-    /// What it is called.
+    /// The name of the process.
     pub name: Option<String>,
-    /// What it has moved and has.
+    /// The traffic and the resources.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
 impl Traffic {
-    /// Of numbers by name; those that are missing are 0.
+    /// Collects the numbers by name; a missing number is 0.
     fn of(number: impl Fn(&str) -> Option<u64>) -> Self {
         let number = |name| number(name).unwrap_or(0);
         Self {
@@ -77,7 +77,7 @@ impl Traffic {
 }
 
 impl Endpoint {
-    /// Of a line of debugfs; `None` if it is not understood.
+    /// Parses a line of debugfs. Returns `None` if the line is not understood.
     pub fn of(row: &Row<'_>) -> Option<Self> {
         Some(Self {
             state: row.text("state")?,
@@ -93,7 +93,8 @@ impl Endpoint {
         })
     }
 
-    /// Of a file's `fdinfo`; `None` if the file is none of SCIF's. The process is not said there.
+    /// Parses the `fdinfo` of a file. Returns `None` if the file is not of SCIF. The process is not
+    /// in there.
     pub fn of_fdinfo(text: &str) -> Option<Self> {
         let value = |name: &str| {
             text.lines().find_map(|line| {
@@ -116,7 +117,8 @@ impl Endpoint {
         })
     }
 
-    /// What tells its connection from others: equal for two descriptors of it, in whichever process.
+    /// Returns the key of the endpoint's connection: equal for two of its descriptors, in any
+    /// process.
     pub fn connection(&self) -> Option<(&str, &str)> {
         Some((self.peer.as_deref()?, self.channel.as_deref()?))
     }
@@ -128,7 +130,7 @@ mod tests {
     use crate::watch::table::rows;
 
     #[test]
-    fn lines_and_fdinfo_say_the_same() {
+    fn table_line_and_fdinfo_give_the_same_endpoint() {
         let table = "state own peer channel queued pid uid name sent_bytes in_flight later\n\
             connected 0:5 1:6 0x100001 0 7 1 x 30 2 9\nunbound 0:- - - 0 7 1 x 0 0 9\n";
         let all: Vec<_> = rows(table).filter_map(|row| Endpoint::of(&row)).collect();

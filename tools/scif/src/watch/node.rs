@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The nodes, as their bus in sysfs shows those that are online, and debugfs those that were lost.
+//! The nodes: sysfs shows those that are online on their bus, and debugfs those that were lost.
 
 use super::table;
 use serde::Serialize;
@@ -10,23 +10,23 @@ use std::path::Path;
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Node {
-    /// Its id.
+    /// The id.
     pub id: u16,
-    /// `self`, `online`, `lost`, or what the module says besides.
+    /// `self`, `online`, `lost`, or another word of the module.
     pub state: String,
-    /// What connects it.
+    /// The link.
     pub link: Option<String>,
-    /// How its memory is reached.
+    /// The mode in which its memory is reached.
     pub aperture: Option<String>,
-    /// A number that is another one after each start.
+    /// A number that changes each time the node loads the module.
     pub generation: Option<String>,
     /// Connections of this machine with it.
     pub connections: Option<u64>,
-    /// Windows of this machine that it may be using.
+    /// Windows of this machine that the node may be using.
     pub windows: Option<u64>,
 }
 
-/// Those that are online, by id.
+/// Reads the nodes that are online, by id.
 pub fn read(bus: &Path) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
     for entry in std::fs::read_dir(bus)? {
@@ -35,7 +35,7 @@ pub fn read(bus: &Path) -> io::Result<Vec<Node>> {
             let text = std::fs::read_to_string(path.join(name)).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         };
-        // One that has gone since has no number any more.
+        // A node that has gone meanwhile has no number any more.
         let Some(id) = value("node").and_then(|text| text.parse().ok()) else {
             continue;
         };
@@ -53,7 +53,7 @@ pub fn read(bus: &Path) -> io::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Adds those that only debugfs knows.
+/// Adds the nodes that only debugfs shows.
 pub fn add_lost(nodes: &mut Vec<Node>, debugfs: &str) {
     for row in table::rows(debugfs) {
         let (Some(id), Some(state)) = (row.number("node"), row.text("state")) else {
@@ -78,7 +78,7 @@ mod tests {
     use crate::watch::tests::write_all;
 
     #[test]
-    fn devices_are_nodes() {
+    fn bus_devices_are_read_as_nodes() {
         let root = tempfile::tempdir().unwrap();
         write_all(
             root.path(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The endpoints of processes, as far as the caller may look into those: by their open files.
+//! The endpoints of processes that the caller may inspect, by their open files.
 
 use super::endpoint::Endpoint;
 use crate::error::Error;
@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// All that can be seen. What several descriptors stand for, in whichever processes, is there once: as
-/// that of the first process.
+/// Returns all endpoints that the caller may see. An endpoint with several descriptors, in any
+/// processes, appears once: as one of the first process.
 pub fn endpoints(proc: &Path) -> Result<Vec<Endpoint>> {
     let entries =
         std::fs::read_dir(proc).map_err(Error::local(format!("cannot list {}", proc.display())))?;
@@ -22,7 +22,7 @@ pub fn endpoints(proc: &Path) -> Result<Vec<Endpoint>> {
     let mut seen = HashSet::new();
     for pid in pids {
         for endpoint in of_process(proc, pid) {
-            // What has no address yet is nothing that could be there twice.
+            // An endpoint without an address can't appear twice.
             let key = endpoint
                 .own
                 .clone()
@@ -35,7 +35,8 @@ pub fn endpoints(proc: &Path) -> Result<Vec<Endpoint>> {
     Ok(found)
 }
 
-/// Those of one process; none if the caller may not look, or it has just ended.
+/// Returns the endpoints of one process; none if the caller may not inspect it, or if it has just
+/// ended.
 fn of_process(proc: &Path, pid: u32) -> Vec<Endpoint> {
     let process = proc.join(pid.to_string());
     let Ok(files) = std::fs::read_dir(process.join("fd")) else {
@@ -43,7 +44,7 @@ fn of_process(proc: &Path, pid: u32) -> Vec<Endpoint> {
     };
     let mut found = Vec::new();
     for file in files.flatten() {
-        // Most are something else, and to ask each of those would take its time.
+        // Most files are not of SCIF, and reading `fdinfo` of each would take long.
         let target = std::fs::read_link(file.path()).unwrap_or_default();
         if target.file_name().is_none_or(|name| name != "scif") {
             continue;
@@ -75,7 +76,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn open_files_of_processes_are_endpoints() {
+    fn open_scif_files_are_read_as_endpoints() {
         let root = tempfile::tempdir().unwrap();
         let connected =
             "scif-state:\tconnected\nscif-own:\t0:5\nscif-peer:\t1:6\nscif-channel:\t0x1\n";
@@ -89,7 +90,7 @@ mod tests {
                     "12/fdinfo/5",
                     "scif-state:\tlistening\nscif-own:\t0:5\nscif-queued:\t2\n",
                 ),
-                // A child that has inherited it.
+                // A child that has inherited the endpoint.
                 ("13/fdinfo/3", connected),
                 ("14/comm", "other\n"),
                 ("self/comm", "no number\n"),

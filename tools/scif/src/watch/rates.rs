@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much is moved per second: what lies between two looks.
+//! The bytes moved per second, from the difference of two pictures.
 
 use super::endpoint::Endpoint;
 use super::endpoint::Traffic;
@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Bytes per second, each way.
+/// Bytes per second in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// By messages.
+    /// Bytes sent by messages.
     pub sent: f64,
-    /// By messages.
+    /// Bytes received by messages.
     pub received: f64,
-    /// By transfers to the peer.
+    /// Bytes of transfers to the peer.
     pub written: f64,
-    /// By transfers from the peer.
+    /// Bytes of transfers from the peer.
     pub read: f64,
 }
 
@@ -34,7 +34,7 @@ impl Rates {
         }
     }
 
-    /// All ways together.
+    /// Returns the sum of all ways.
     pub fn total(&self) -> f64 {
         self.sent + self.received + self.written + self.read
     }
@@ -49,39 +49,39 @@ impl AddAssign for Rates {
     }
 }
 
-/// A connection, and how much it moves.
+/// A connection, and its rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Connection {
-    /// As it is now.
+    /// The present state.
     #[serde(flatten)]
     pub endpoint: Endpoint,
-    /// Bytes per second since the last look.
+    /// Bytes per second since the last picture.
     pub bytes_per_second: Rates,
 }
 
-/// A process, and how much its connections move.
+/// A process, and the rates of its connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
-    /// None for those that belong to nobody.
+    /// The process id; none for connections without a process.
     pub pid: Option<u32>,
-    /// Its user.
+    /// The user.
     pub uid: Option<u32>,
-    /// What it is called.
+    /// The name.
     pub name: Option<String>,
     /// Bytes per second of all its connections.
     pub bytes_per_second: Rates,
-    /// Transfers that run.
+    /// Transfers in flight.
     pub in_flight: u64,
     /// Registered windows.
     pub windows: u64,
-    /// Bytes of those.
+    /// Bytes of registered windows.
     pub window_bytes: u64,
-    /// Those, who moves most first.
+    /// The connections; the one with the highest rate comes first.
     pub connections: Vec<Connection>,
 }
 
-/// What the processes have moved between two looks; who has moved most comes first. A connection
-/// that is new has moved all that it has.
+/// Returns the bytes that the processes have moved between two pictures. The process with the
+/// highest rate comes first. For a new connection all of its bytes count.
 pub fn processes(before: &[Endpoint], now: &[Endpoint], time: Duration) -> Vec<Process> {
     let before: HashMap<_, _> = before
         .iter()
@@ -116,7 +116,7 @@ pub fn processes(before: &[Endpoint], now: &[Endpoint], time: Duration) -> Vec<P
     }
     let mut all: Vec<Process> = by_pid.into_values().collect();
     for process in &mut all {
-        // Those that move as much keep their order.
+        // Connections with equal rates keep their order.
         process.connections.sort_by(|a, b| {
             let (a, b) = (a.bytes_per_second.total(), b.bytes_per_second.total());
             b.total_cmp(&a)
@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_most_comes_first() {
+    fn busiest_process_is_listed_first() {
         let before = [endpoint(1, "0x1", 100, 0), endpoint(2, "0x2", 0, 1000)];
         let now = [
             endpoint(1, "0x1", 300, 0),
             endpoint(1, "0x4", 50, 0),
             endpoint(2, "0x2", 0, 5000),
-            // Its number was given to another, which has moved less.
+            // The number of its endpoint was given to another endpoint, which has moved less.
             endpoint(3, "0x3", 0, 0),
             Endpoint::default(),
         ];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_before_is_nothing() {
+    fn decreased_counter_gives_rate_zero() {
         let (before, now) = (endpoint(1, "0x1", 9, 9), endpoint(1, "0x1", 3, 10));
         let all = processes(&[before], &[now], Duration::from_secs(1));
         assert_eq!(all[0].bytes_per_second.sent, 0.0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The tables in debugfs: a first line with the names of the columns, then values, separated by
-//! spaces; `-` is none. Characters that would break that are escaped as in `/proc/mounts`.
+//! spaces; `-` means none. Characters that would break that format are escaped as in
+//! `/proc/mounts`.
 
 use std::str::FromStr;
 
@@ -12,7 +13,7 @@ pub struct Row<'a> {
     values: &'a str,
 }
 
-/// The lines below the first.
+/// Returns the lines below the first.
 pub fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
     let mut lines = text.lines();
     let names = lines.next().unwrap_or_default();
@@ -26,18 +27,18 @@ impl Row<'_> {
         (value != "-" && !value.is_empty()).then_some(value)
     }
 
-    /// A value as it is meant; `None` if there is none.
+    /// Returns a value without escapes; `None` if there is none.
     pub fn text(&self, name: &str) -> Option<String> {
         self.field(name).map(unescape)
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 }
 
-/// Undoes `\040` and the like.
+/// Replaces `\040` and similar escapes.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_escapes_stay() {
+    fn invalid_escapes_are_kept() {
         for text in ["\\", "\\04", "\\9zz", "\\+12", "é\\777"] {
             assert_eq!(unescape(text), text);
         }

@@ -31,7 +31,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A server of an empty folder.
+    /// Creates a server of an empty folder.
     pub fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().join("served");
@@ -45,17 +45,17 @@ impl Fixture {
         }
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn served(&self, name: &str) -> PathBuf {
         self.temporary.path().join("served").join(name)
     }
 
-    /// A path beside it.
+    /// Returns a path beside the folder.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.temporary.path().join(name)
     }
 
-    /// What is in the folder.
+    /// Returns the names in the folder.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(self.served(""))
             .unwrap()
@@ -70,7 +70,7 @@ impl Fixture {
         self.serve_within(Duration::from_secs(60), peer)
     }
 
-    /// As [`Self::serve`], by a server that waits so long for its client.
+    /// Runs a server like [`Self::serve`], with a timeout for its client.
     pub fn serve_within<R>(&self, timeout: Duration, peer: impl FnOnce(InProcess) -> R) -> R {
         let (here, there) = in_process::pair();
         std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ impl Fixture {
         })
     }
 
-    /// As [`Self::serve`], with a proper client.
+    /// Runs a server like [`Self::serve`], with a client that has greeted.
     pub fn client<R>(&self, peer: impl FnOnce(&Session<InProcess>) -> R) -> R {
         self.serve(|transport| {
             let session = Session::new(transport, "server");
@@ -92,7 +92,7 @@ impl Fixture {
         })
     }
 
-    /// Whether the server has said that.
+    /// Returns whether the server has logged this text.
     pub fn logged(&self, part: &str) -> bool {
         self.log
             .lock()
@@ -115,12 +115,12 @@ pub fn content(size: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A file to be sent.
+/// Opens a file to send.
 pub fn source(path: &Path) -> Found {
     scif::confine::examine(File::open(path).unwrap(), "source").unwrap()
 }
 
-/// A file to be received.
+/// Creates a file to receive.
 pub fn target(directory: &Path, name: &str) -> NewFile {
     NewFile::create(File::open(directory).unwrap().into(), OsStr::new(name)).unwrap()
 }

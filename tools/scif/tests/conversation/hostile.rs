@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Peers that lie, stop half-way, or speak something else: clients against a server, and servers
+//! Peers that lie, stop half-way, or speak another protocol: clients against a server, and servers
 //! against a client.
 
 use crate::fixture::Fixture;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// More than anything here takes; waits end by events and not by this.
+/// Longer than any step here takes; waits end by events and not by this.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client that speaks the protocol by hand.
@@ -87,7 +87,7 @@ impl Hand {
         });
     }
 
-    /// The server ends the conversation with a reason.
+    /// Checks that the server ends the conversation with a reason.
     fn refused(&self, reason: &str) {
         loop {
             match self.session.receive() {
@@ -100,7 +100,7 @@ impl Hand {
 }
 
 #[test]
-fn lies_about_sizes_and_order_leave_no_file() {
+fn wrong_sizes_or_order_leave_no_file() {
     type Lie = fn(&Hand, Window);
     let lies: [(&str, Lie); 9] = [
         ("less content", |hand, window| {
@@ -152,7 +152,7 @@ fn lies_about_sizes_and_order_leave_no_file() {
 }
 
 #[test]
-fn a_wrong_hash_leaves_no_file() {
+fn wrong_hash_leaves_no_file() {
     let fixture = Fixture::new();
     fixture.serve(|transport| {
         let hand = Hand::new(transport);
@@ -171,7 +171,7 @@ fn a_wrong_hash_leaves_no_file() {
 }
 
 #[test]
-fn a_client_that_goes_half_way_leaves_no_file() {
+fn client_leaving_during_a_copy_leaves_no_file() {
     let fixture = Fixture::new();
     fs::write(fixture.served("target"), "before").unwrap();
     fixture.serve(|transport| {
@@ -186,7 +186,7 @@ fn a_client_that_goes_half_way_leaves_no_file() {
 }
 
 #[test]
-fn garbage_ends_the_conversation_only() {
+fn garbage_ends_only_its_own_connection() {
     let fixture = Fixture::new();
     let hello = Message::Hello { version: VERSION }.encode();
     let newer = Message::Hello {
@@ -211,7 +211,7 @@ fn garbage_ends_the_conversation_only() {
         twice,
     ] {
         fixture.serve(|transport| {
-            // The server may be gone before all is sent.
+            // The server may be gone before everything is sent.
             let _ = transport.send(&bytes, Instant::now() + TIMEOUT);
         });
     }
@@ -221,7 +221,7 @@ fn garbage_ends_the_conversation_only() {
 }
 
 #[test]
-fn a_window_that_does_not_exist_ends_the_conversation_only() {
+fn nonexistent_window_ends_only_its_own_connection() {
     let fixture = Fixture::new();
     fs::write(fixture.served("file"), content(100_000)).unwrap();
     fixture.serve(|transport| {
@@ -242,7 +242,7 @@ fn a_window_that_does_not_exist_ends_the_conversation_only() {
 }
 
 #[test]
-fn credits_for_nothing_are_refused() {
+fn unearned_credit_is_refused() {
     let fixture = Fixture::new();
     fs::write(fixture.served("file"), content(100_000)).unwrap();
     fixture.serve(|transport| {
@@ -263,7 +263,7 @@ fn credits_for_nothing_are_refused() {
     });
 }
 
-/// A server that is played by `script`, and a client that wants `file` from it.
+/// Runs a server that `script` plays, and a client that wants `file` from it.
 fn hostile_server(script: impl FnOnce(Session<InProcess>) + Send) -> (TempDir, Error) {
     let temporary = tempfile::tempdir().unwrap();
     let (here, there) = in_process::pair();
@@ -319,10 +319,10 @@ fn hostile_servers_leave_no_file() {
     assert_eq!(error.to_string(), "node 1 says: \\u{1b}[31mno");
 }
 
-/// A server whose disk is full in the middle of a copy: its window goes before it says why, which takes a
-/// moment.
+/// The disk of the server is full in the middle of a copy. The server releases its window first,
+/// and sends the reason a moment later.
 #[test]
-fn the_reason_of_a_server_wins_over_its_window() {
+fn server_error_is_reported_before_its_lost_window() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -349,7 +349,7 @@ fn the_reason_of_a_server_wins_over_its_window() {
                 .receive(&mut Full, size as u64, &mut |_| ())
                 .unwrap_err();
             drop(receiver);
-            // Longer than the client takes to notice, which does not change what it says.
+            // This is longer than the client takes to notice, and its error stays the same.
             std::thread::sleep(Duration::from_millis(300));
             tell(&session, &error);
         });
@@ -365,9 +365,9 @@ fn the_reason_of_a_server_wins_over_its_window() {
     assert!(text.contains("ENOSPC"), "{text}");
 }
 
-/// The same the other way round: the client's disk is full, and the server's log says so.
+/// The reverse case: the client's disk is full, and the server's log says so.
 #[test]
-fn the_reason_of_a_client_wins_over_its_window() {
+fn client_error_is_reported_before_its_lost_window() {
     let fixture = Fixture::new();
     fs::write(fixture.served("file"), content(8 << 20)).unwrap();
     fixture.serve(|transport| {
@@ -386,7 +386,7 @@ fn the_reason_of_a_client_wins_over_its_window() {
 }
 
 #[test]
-fn nobody_measures_unasked() {
+fn bench_request_without_bench_option_is_refused() {
     let fixture = Fixture::new();
     let raw = Raw {
         size: 1,
@@ -409,7 +409,7 @@ fn nobody_measures_unasked() {
 }
 
 #[test]
-fn who_measures_has_limits() {
+fn bench_request_beyond_its_limits_is_refused() {
     let mut fixture = Fixture::new();
     fixture.service.bench = true;
     fixture.service.shares = Shares::new(Limits {
@@ -437,7 +437,7 @@ fn who_measures_has_limits() {
             hand.refused(reason);
         });
     }
-    // A window that goes makes room for the next one.
+    // When a window goes, there is room for the next one.
     fixture.client(|session| {
         for _ in 0..3 {
             client::bench_window(session, 8000).unwrap();
@@ -446,11 +446,11 @@ fn who_measures_has_limits() {
 }
 
 #[test]
-fn a_client_that_wants_nothing_is_dropped() {
+fn silent_client_is_dropped() {
     let fixture = Fixture::new();
     let waiting = Duration::from_millis(10);
     fixture.serve_within(waiting, |transport| {
-        // Until the server has gone, and not longer.
+        // Waits until the server has gone, and no longer.
         let mut byte = [0];
         transport
             .recv(&mut byte, Instant::now() + TIMEOUT)
@@ -462,7 +462,7 @@ fn a_client_that_wants_nothing_is_dropped() {
 }
 
 #[test]
-fn what_is_put_has_limits() {
+fn put_beyond_the_stored_bytes_limit_is_refused() {
     let mut fixture = Fixture::new();
     let file = fixture.beside("file");
     fs::write(&file, content(6000)).unwrap();
@@ -470,7 +470,7 @@ fn what_is_put_has_limits() {
         stored: 10_000,
         ..Limits::default()
     });
-    // What is being written counts, and is given back when nothing comes of it.
+    // A file that is being written counts, and its share is returned if the copy fails.
     fixture.serve(|transport| {
         let hand = Hand::new(transport);
         hand.put(6000);

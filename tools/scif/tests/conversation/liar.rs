@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Peers that speak the protocol as well as the tool does, and then lie, by seed: a client to a server, and
-//! a server to a client. What they say and where they copy is changed; they believe that it was not.
+//! Peers that speak the protocol as well as the tool does, and then lie, by seed: a client to a
+//! server, and a server to a client. A layer below them changes their messages and copies; the
+//! peers themselves do not know.
 
 use crate::fixture::Fixture;
 use crate::fixture::content;
@@ -35,13 +36,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long either side waits for the other, which may say nothing any more. A build for debugging takes longer to copy.
+/// Time that either side waits for the other, which may send nothing any more. A build for
+/// debugging takes longer to copy.
 const TIMEOUT: Duration = match cfg!(debug_assertions) {
     true => Duration::from_millis(200),
     false => Duration::from_millis(20),
 };
 
-/// More than one buffer.
+/// The size of the file: more than one buffer.
 const SIZE: usize = (1 << 20) + 12_345;
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 120 } else { 300 };
@@ -56,7 +58,7 @@ enum Kind {
     Window,
 }
 
-/// How many lies of each kind were told.
+/// Number of lies of each kind.
 type Counts = [AtomicU64; 6];
 
 /// An end of a connection that lies.
@@ -64,7 +66,7 @@ struct Liar<'a> {
     honest: InProcess,
     counts: &'a Counts,
     state: Cell<u64>,
-    /// One message in so many is a lie.
+    /// One message in this many is a lie.
     rarity: u64,
     said: RefCell<Vec<Vec<u8>>>,
 }
@@ -75,7 +77,7 @@ impl<'a> Liar<'a> {
             honest,
             counts,
             state: Cell::new(((seed << 1) | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            // Some say much that is true before.
+            // Some liars say much that is true before they lie.
             rarity: 4 << (seed % 5),
             said: RefCell::default(),
         }
@@ -96,7 +98,7 @@ impl<'a> Liar<'a> {
 
     fn lies(&self, kind: Kind) -> bool {
         let rarity = match kind {
-            // There are few chances.
+            // There are few chances for these lies.
             Kind::Copy | Kind::Window => 5,
             _ => self.rarity,
         };
@@ -107,7 +109,7 @@ impl<'a> Liar<'a> {
         is_lie
     }
 
-    /// A near number, one at an edge, or any.
+    /// Returns a near number, one at an edge, or any.
     fn other(&self, number: u64) -> u64 {
         match self.below(8) {
             0 => 0,
@@ -122,7 +124,7 @@ impl<'a> Liar<'a> {
     }
 
     fn change(&self, bytes: &mut [u8]) {
-        // Most of what is said is short, and says most at its beginning.
+        // Most messages are short, and their begin has the important fields.
         let end = bytes.len().min(48);
         let size = [8, 4, 1][self.below(3)].min(end);
         let at = self.below(end + 1 - size);
@@ -180,7 +182,7 @@ impl Bytes for Liar<'_> {
 }
 
 impl Transport for Liar<'_> {
-    /// What it then says of the window is not true.
+    /// Registers honestly, but then may return a wrong offset.
     fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64> {
         let offset = self.honest.register(region, protection)?;
         Ok(match self.lies(Kind::Window) {
@@ -221,7 +223,7 @@ impl Transport for Liar<'_> {
     }
 }
 
-/// What a client does; returns what became of the file that it got, and its hash.
+/// Plays a client. Returns the hash of the file that it got.
 fn converse<T: Transport>(session: &Session<T>, sent: &Path, folder: &Path) -> Result<[u8; 32]> {
     session.greet()?;
     client::ping(session, b"ping")?;
@@ -230,7 +232,7 @@ fn converse<T: Transport>(session: &Session<T>, sent: &Path, folder: &Path) -> R
     Ok(copied.own)
 }
 
-/// A folder that is served, with a file that everybody may get, and one that is sent.
+/// Makes a served folder with a file to get, and a file to put.
 fn served() -> (Fixture, Vec<u8>) {
     let fixture = Fixture::new();
     let bytes = content(SIZE);
@@ -248,7 +250,7 @@ fn check_counts(counts: &Counts, succeeded: u64) {
 }
 
 #[test]
-fn clients_that_lie_hurt_nobody_else() {
+fn lying_client_does_not_affect_other_clients() {
     let (fixture, bytes) = served();
     let counts = Counts::default();
     let mut succeeded = 0;
@@ -264,7 +266,7 @@ fn clients_that_lie_hurt_nobody_else() {
         let _ = fs::remove_file(fixture.beside("folder").join("back"));
     }
     check_counts(&counts, succeeded);
-    // Nothing is held for those who have gone.
+    // Nothing is held for the peers that have gone.
     fixture.client(|session| {
         let sent = source(&fixture.beside("sent"));
         client::put(session, sent, b"last", b"name", &mut ()).unwrap();
@@ -273,7 +275,7 @@ fn clients_that_lie_hurt_nobody_else() {
 }
 
 #[test]
-fn servers_that_lie_are_not_believed() {
+fn lying_server_does_not_corrupt_client_files() {
     let (fixture, _) = served();
     let counts = Counts::default();
     let mut succeeded = 0;
@@ -291,7 +293,7 @@ fn servers_that_lie_are_not_believed() {
         });
         let back = folder.join("back");
         match result {
-            // What it has got is what it says.
+            // The file has the content that the hash stands for.
             Ok(hash) => {
                 let found: [u8; 32] = Sha256::digest(fs::read(&back).unwrap()).into();
                 assert_eq!(found, hash, "seed {seed}");

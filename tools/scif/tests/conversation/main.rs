@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Client and server in one conversation over an in-process connection: copies in both directions,
-//! and peers that go away, or want what they must not have.
+//! and peers that go away, or that ask for forbidden files.
 
 mod fixture;
 mod hostile;
@@ -27,7 +27,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sizes around everything that is a boundary: nothing, piece, buffer, all buffers, and again.
+/// Sizes around each boundary: nothing, piece, buffer, all buffers, and again.
 const SIZES: [usize; 11] = [
     0,
     1,
@@ -43,7 +43,7 @@ const SIZES: [usize; 11] = [
 ];
 
 #[test]
-fn files_arrive_as_they_were() {
+fn copied_files_have_the_same_content() {
     let fixture = Fixture::new();
     let file = fixture.beside("file");
     for size in SIZES {
@@ -69,7 +69,7 @@ fn files_arrive_as_they_were() {
 }
 
 #[test]
-fn many_clients_at_once() {
+fn many_concurrent_clients_succeed() {
     let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -90,7 +90,7 @@ fn many_clients_at_once() {
 }
 
 #[test]
-fn pings_come_back() {
+fn ping_of_any_size_returns() {
     Fixture::new().client(|session| {
         for size in [0, 1, 65_536] {
             client::ping(session, &content(size)).unwrap();
@@ -99,7 +99,7 @@ fn pings_come_back() {
 }
 
 #[test]
-fn a_directory_takes_the_name_of_the_file() {
+fn put_into_a_directory_uses_the_file_name() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.served("sub")).unwrap();
     fs::write(fixture.beside("file"), "content").unwrap();
@@ -114,7 +114,7 @@ fn a_directory_takes_the_name_of_the_file() {
 }
 
 #[test]
-fn nothing_outside_is_read_or_written() {
+fn paths_outside_the_served_directory_are_refused() {
     let fixture = Fixture::new();
     std::os::unix::fs::symlink("../secret", fixture.served("link")).unwrap();
     std::os::unix::fs::symlink("..", fixture.served("up")).unwrap();
@@ -152,7 +152,7 @@ fn nothing_outside_is_read_or_written() {
 }
 
 #[test]
-fn a_read_only_server_takes_nothing() {
+fn put_to_a_read_only_server_is_refused() {
     let mut fixture = Fixture::new();
     fixture.service.read_only = true;
     fs::write(fixture.beside("file"), "content").unwrap();
@@ -164,7 +164,7 @@ fn a_read_only_server_takes_nothing() {
 }
 
 #[test]
-fn a_lost_node_is_named() {
+fn lost_node_is_named_in_the_error() {
     let (here, there) = in_process::pair();
     drop(there);
     let session = Session::new(here, "node 1").with_node_lost(|| true);
@@ -177,7 +177,7 @@ fn a_lost_node_is_named() {
 }
 
 #[test]
-fn a_silent_peer_is_not_waited_for_forever() {
+fn silent_peer_times_out() {
     let (here, _there) = in_process::pair();
     let session = Session::new(here, "node 1").with_timeout(Duration::ZERO);
     let error = session.receive().unwrap_err();
@@ -189,7 +189,7 @@ fn a_silent_peer_is_not_waited_for_forever() {
 }
 
 #[test]
-fn what_is_lost_after_the_end_is_unconfirmed() {
+fn connection_lost_after_the_end_leaves_copy_unconfirmed() {
     let fixture = Fixture::new();
     fs::write(fixture.beside("file"), "content").unwrap();
     let (here, there) = in_process::pair();
@@ -217,7 +217,7 @@ fn what_is_lost_after_the_end_is_unconfirmed() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_refused() {
+fn file_that_changes_while_sent_is_refused() {
     let fixture = Fixture::new();
     let file = fixture.beside("file");
     for (size, reason) in [(101, "shorter"), (99, "longer")] {

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::ffi;
 
-/// A wait that was for nothing is no error here.
+/// Turns a timeout into `None`.
 fn unless_timeout<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(Error::Sisci {
@@ -28,12 +28,12 @@ fn unless_timeout<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl LocalInterrupt {
-    /// Makes one of that number, each of whose triggers counts.
+    /// Makes an interrupt of this number, each of whose triggers counts.
     pub fn new(sisci: &Arc<Sisci>, number: u32) -> Result<Self> {
         let (mut handle, mut number) = (null_mut(), number);
         let flags = ffi::FIXED_INTNO | ffi::COUNTING_INT;
-        let what = format!("cannot make interrupt {number}");
-        sisci.call(what, |functions, error| {
+        let failure = format!("cannot make interrupt {number}");
+        sisci.call(failure, |functions, error| {
             // SAFETY: The places can be written to; there is no callback.
             unsafe {
                 (functions.SCICreateInterrupt)(
@@ -54,10 +54,10 @@ impl LocalInterrupt {
         })
     }
 
-    /// Waits for a trigger; false after so many milliseconds.
+    /// Waits for a trigger. Returns false if none came within `timeout` milliseconds.
     pub fn wait(&self, timeout: u32) -> Result<bool> {
-        let what = "cannot wait for an interrupt";
-        let waited = self.sisci.call(what, |functions, error| {
+        let failure = "cannot wait for an interrupt";
+        let waited = self.sisci.call(failure, |functions, error| {
             // SAFETY: The place can be written to.
             unsafe { (functions.SCIWaitForInterrupt)(self.handle.0, timeout, 0, error) }
         });
@@ -66,11 +66,11 @@ impl LocalInterrupt {
 }
 
 impl RemoteInterrupt {
-    /// Connects.
+    /// Connects to an interrupt.
     pub fn connect(sisci: &Arc<Sisci>, node: u32, number: u32) -> Result<Self> {
         let mut handle = null_mut();
-        let what = format!("cannot connect to interrupt {number} of node {node}");
-        sisci.call(what, |functions, error| {
+        let failure = format!("cannot connect to interrupt {number} of node {node}");
+        sisci.call(failure, |functions, error| {
             let connect = functions.SCIConnectInterrupt;
             let timeout = ffi::INFINITE;
             // SAFETY: The places can be written to.
@@ -93,10 +93,10 @@ impl RemoteInterrupt {
         })
     }
 
-    /// Triggers it.
+    /// Triggers the interrupt.
     pub fn trigger(&self) -> Result<()> {
-        let what = "cannot trigger an interrupt";
-        self.sisci.call(what, |functions, error| {
+        let failure = "cannot trigger an interrupt";
+        self.sisci.call(failure, |functions, error| {
             // SAFETY: The place can be written to.
             unsafe { (functions.SCITriggerInterrupt)(self.handle.0, 0, error) }
         })
@@ -104,11 +104,11 @@ impl RemoteInterrupt {
 }
 
 impl LocalDataInterrupt {
-    /// Makes one of that number.
+    /// Makes a data interrupt of this number.
     pub fn new(sisci: &Arc<Sisci>, number: u32) -> Result<Self> {
         let (mut handle, mut number) = (null_mut(), number);
-        let what = format!("cannot make data interrupt {number}");
-        sisci.call(what, |functions, error| {
+        let failure = format!("cannot make data interrupt {number}");
+        sisci.call(failure, |functions, error| {
             // SAFETY: The places can be written to; there is no callback.
             unsafe {
                 (functions.SCICreateDataInterrupt)(
@@ -129,14 +129,14 @@ impl LocalDataInterrupt {
         })
     }
 
-    /// Waits for a message; none after so many milliseconds.
+    /// Waits for a message. Returns none if none came within `timeout` milliseconds.
     pub fn wait(&self, timeout: u32) -> Result<Option<Vec<u8>>> {
         let mut room = vec![0u8; 4096];
         let mut length = room.len() as u32;
-        let what = "cannot wait for a message";
-        let waited = self.sisci.call(what, |functions, error| {
+        let failure = "cannot wait for a message";
+        let waited = self.sisci.call(failure, |functions, error| {
             let (handle, data) = (self.handle.0, room.as_mut_ptr().cast());
-            // SAFETY: There is so much room, and the places can be written to.
+            // SAFETY: The buffer has `length` bytes, and the places can be written to.
             unsafe {
                 (functions.SCIWaitForDataInterrupt)(handle, data, &mut length, timeout, 0, error)
             }
@@ -150,11 +150,11 @@ impl LocalDataInterrupt {
 }
 
 impl RemoteDataInterrupt {
-    /// Connects.
+    /// Connects to a data interrupt.
     pub fn connect(sisci: &Arc<Sisci>, node: u32, number: u32) -> Result<Self> {
         let mut handle = null_mut();
-        let what = format!("cannot connect to data interrupt {number} of node {node}");
-        sisci.call(what, |functions, error| {
+        let failure = format!("cannot connect to data interrupt {number} of node {node}");
+        sisci.call(failure, |functions, error| {
             let connect = functions.SCIConnectDataInterrupt;
             let timeout = ffi::INFINITE;
             // SAFETY: The places can be written to.
@@ -179,10 +179,10 @@ impl RemoteDataInterrupt {
 
     /// Sends a message.
     pub fn send(&self, message: &[u8]) -> Result<()> {
-        let what = "cannot send a message";
-        self.sisci.call(what, |functions, error| {
+        let failure = "cannot send a message";
+        self.sisci.call(failure, |functions, error| {
             let data = message.as_ptr().cast_mut().cast();
-            // SAFETY: There are so many bytes, of which it reads only.
+            // SAFETY: The message has that many bytes, and the library only reads them.
             unsafe {
                 (functions.SCITriggerDataInterrupt)(
                     self.handle.0,

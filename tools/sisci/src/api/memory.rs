@@ -18,11 +18,11 @@ use crate::error::Result;
 use crate::ffi;
 
 impl LocalSegment {
-    /// Makes one, and prepares it; unless it is private it is available, too.
+    /// Makes a segment and prepares it. Unless the segment is private, it also becomes available.
     pub fn new(sisci: &Arc<Sisci>, id: u32, size: usize, flags: u32) -> Result<Arc<Self>> {
         let mut handle = null_mut();
-        let what = format!("cannot make segment 0x{id:x} of {size} bytes");
-        sisci.call(&what, |functions, error| {
+        let failure = format!("cannot make segment 0x{id:x} of {size} bytes");
+        sisci.call(&failure, |functions, error| {
             let device = sisci.device.0;
             // SAFETY: The places can be written to; there is no callback.
             unsafe {
@@ -43,27 +43,27 @@ impl LocalSegment {
             handle: Handle(handle),
         };
         let broadcast = flags & ffi::BROADCAST;
-        sisci.call(&what, |functions, error| {
+        sisci.call(&failure, |functions, error| {
             // SAFETY: The place can be written to.
             unsafe { (functions.SCIPrepareSegment)(handle, ADAPTER, broadcast, error) }
         })?;
         if flags & ffi::PRIVATE == 0 {
-            sisci.call(&what, |functions, error| {
-                // SAFETY: As above.
+            sisci.call(&failure, |functions, error| {
+                // SAFETY: The error can be written to.
                 unsafe { (functions.SCISetSegmentAvailable)(handle, ADAPTER, 0, error) }
             })?;
         }
         Ok(Arc::new(segment))
     }
 
-    /// Maps so many bytes of it.
+    /// Maps the first `size` bytes.
     pub fn map(self: &Arc<Self>, size: usize) -> Result<Map> {
         let mut handle = null_mut();
         let mapped = self
             .sisci
             .call("cannot map a segment", |functions, error| {
                 let segment = self.handle.0;
-                // SAFETY: The places can be written to; the address is for the library to choose.
+                // SAFETY: The places can be written to; the library chooses the address.
                 unsafe {
                     (functions.SCIMapLocalSegment)(
                         segment,
@@ -87,11 +87,11 @@ impl LocalSegment {
 }
 
 impl RemoteSegment {
-    /// Connects.
+    /// Connects to a segment.
     pub fn connect(sisci: &Arc<Sisci>, node: u32, id: u32, flags: u32) -> Result<Arc<Self>> {
         let mut handle = null_mut();
-        let what = format!("cannot connect to segment 0x{id:x} of node {node}");
-        sisci.call(what, |functions, error| {
+        let failure = format!("cannot connect to segment 0x{id:x} of node {node}");
+        sisci.call(failure, |functions, error| {
             let device = sisci.device.0;
             // SAFETY: The places can be written to; there is no callback.
             unsafe {
@@ -115,19 +115,19 @@ impl RemoteSegment {
         }))
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
-        // SAFETY: It takes any handle.
+        // SAFETY: The function takes any handle.
         unsafe { (self.sisci.functions.SCIGetRemoteSegmentSize)(self.handle.0) }
     }
 
-    /// Maps so many bytes of it.
+    /// Maps the first `size` bytes.
     pub fn map(self: &Arc<Self>, size: usize) -> Result<Map> {
         let mut handle = null_mut();
-        let what = "cannot map the other side's segment";
-        let mapped = self.sisci.call(what, |functions, error| {
+        let failure = "cannot map the other side's segment";
+        let mapped = self.sisci.call(failure, |functions, error| {
             let segment = self.handle.0;
-            // SAFETY: As for a local one.
+            // SAFETY: The places can be written to; the library chooses the address.
             unsafe {
                 (functions.SCIMapRemoteSegment)(segment, &mut handle, 0, size, null_mut(), 0, error)
             }
@@ -142,17 +142,17 @@ impl RemoteSegment {
     }
 }
 
-/// What a map is of; kept as long as the map.
+/// The segment of a map, kept as long as the map.
 enum Owner {
     Local(#[allow(dead_code)] Arc<LocalSegment>),
     Remote(#[allow(dead_code)] Arc<RemoteSegment>),
 }
 
-/// A segment in this process.
+/// A map of a segment in this process.
 ///
 /// # Invariants
 ///
-/// `size` bytes at `address` are mapped, until it is dropped.
+/// `size` bytes at `address` are mapped until the map is dropped.
 pub struct Map {
     sisci: Arc<Sisci>,
     handle: Handle,
@@ -188,7 +188,7 @@ impl Map {
         }
     }
 
-    /// Stores bytes there.
+    /// Stores bytes.
     pub fn store(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         let to = self.check(offset, bytes.len())?;
         // SAFETY: `check` has found the range inside the map, to which no reference exists.
@@ -196,18 +196,19 @@ impl Map {
         Ok(())
     }
 
-    /// Stores a number there, at once.
+    /// Stores a number by a single store.
     pub fn store_word(&self, offset: usize, value: u64) -> Result<()> {
         let to = self.check(offset, 8)?.cast::<u64>();
-        // SAFETY: As above; offsets of words are aligned, or the store is.
+        // SAFETY: `check` has found the range inside the map. Offsets of words are aligned, or the
+        // CPU can store unaligned words.
         unsafe { to.write_volatile(value) };
         Ok(())
     }
 
-    /// The number that is there now.
+    /// Loads a number.
     pub fn load_word(&self, offset: usize) -> Result<u64> {
         let from = self.check(offset, 8)?.cast::<u64>();
-        // SAFETY: As above.
+        // SAFETY: As for the store.
         let value = unsafe { from.read_volatile() };
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         Ok(value)
@@ -218,7 +219,8 @@ impl Map {
         self.sisci
             .call("cannot copy to the map", |functions, error| {
                 let from = bytes.as_ptr().cast_mut().cast();
-                // SAFETY: There are so many bytes, of which it reads only; the range it checks itself.
+                // SAFETY: The buffer has that many bytes, and the library only reads them. The
+                // library checks the range itself.
                 unsafe {
                     (functions.SCIMemCpy)(
                         null_mut(),
@@ -233,7 +235,7 @@ impl Map {
             })
     }
 
-    /// Makes a sequence.
+    /// Makes a sequence of the map.
     pub fn sequence(self: &Arc<Self>) -> Result<Sequence> {
         let mut handle = null_mut();
         self.sisci
@@ -250,19 +252,19 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: It is ours, and nobody refers to it any more.
+        // SAFETY: This object owns the map, and no code refers to it any more.
         unsafe { (self.sisci.functions.SCIUnmapSegment)(self.handle.0, 0, null_mut()) };
     }
 }
 
-/// Tells whether stores have arrived.
+/// A sequence, which tells whether stores have arrived.
 pub struct Sequence {
     map: Arc<Map>,
     handle: Handle,
 }
 
 impl Sequence {
-    /// `SCICheckSequence()`: whether all is well.
+    /// Returns whether all is well: `SCICheckSequence()`.
     #[inline]
     pub fn check(&self, flags: u32) -> bool {
         let mut error = ffi::OK;
@@ -274,7 +276,7 @@ impl Sequence {
 
     /// `SCIFlush()`
     pub fn flush(&self) {
-        // SAFETY: It takes any handle.
+        // SAFETY: The function takes any handle.
         unsafe { (self.map.sisci.functions.SCIFlush)(self.handle.0, 0) };
     }
 }
@@ -282,13 +284,13 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         let remove = self.map.sisci.functions.SCIRemoveSequence;
-        // SAFETY: It is ours, and removed once.
+        // SAFETY: This object owns the sequence, and removes it once.
         unsafe { remove(self.handle.0, 0, null_mut()) };
     }
 }
 
 impl DmaQueue {
-    /// For one transfer at a time.
+    /// Makes a queue for one transfer at a time.
     pub fn new(sisci: &Arc<Sisci>) -> Result<Self> {
         let mut handle = null_mut();
         sisci.call("cannot make a DMA queue", |functions, error| {
@@ -303,7 +305,7 @@ impl DmaQueue {
         })
     }
 
-    /// Copies from the begin of one segment to that of the other, and waits.
+    /// Copies from the begin of one segment to the begin of the other, and waits for completion.
     pub fn copy(
         &self,
         local: &LocalSegment,
@@ -311,9 +313,9 @@ impl DmaQueue {
         size: usize,
         flags: u32,
     ) -> Result<()> {
-        let what = format!("cannot copy {size} bytes by DMA");
-        self.sisci.call(&what, |functions, error| {
-            // SAFETY: It checks handles and ranges itself; there is no callback.
+        let failure = format!("cannot copy {size} bytes by DMA");
+        self.sisci.call(&failure, |functions, error| {
+            // SAFETY: The library checks handles and ranges itself; there is no callback.
             unsafe {
                 (functions.SCIStartDmaTransfer)(
                     self.handle.0,
@@ -329,14 +331,14 @@ impl DmaQueue {
                 )
             }
         })?;
-        let state = self.sisci.call(&what, |functions, error| {
+        let state = self.sisci.call(&failure, |functions, error| {
             // SAFETY: The place can be written to.
             unsafe { (functions.SCIWaitForDMAQueue)(self.handle.0, ffi::INFINITE, 0, error) }
         })?;
         match state {
             ffi::DMA_DONE => Ok(()),
             _ => Err(Error::Sisci {
-                what,
+                failure,
                 code: ffi::TRANSFER_FAILED,
                 text: self.sisci.words(ffi::TRANSFER_FAILED),
             }),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is typed behind the name of a test.
+//! The arguments behind the name of a test.
 
 use std::path::PathBuf;
 
@@ -10,21 +10,21 @@ use scif::format::parse_size;
 
 use super::control;
 
-/// What all tests take.
+/// The arguments of all tests.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Client {
-    /// The server's node, as `sisci-info` shows it
+    /// The SISCI id of the server's node, which `sisci-info` shows
     pub node: u32,
     /// Sizes, 8 B to 4 MiB
     #[arg(long, value_delimiter = ',', default_value = "8,64,1K,4K,64K,1M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Rounds, of which the median counts
+    /// Number of rounds; the test prints the median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Seconds for each measurement in each round
     #[arg(long, default_value_t = 0.1, value_parser = seconds)]
     pub seconds: f64,
-    /// Measure the calls of SCIF that each figure stands on, too
+    /// Also measure the calls of SCIF below each figure
     #[arg(long)]
     pub reference: bool,
     /// The port of `scif serve --bench`, for --reference
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_seconds() {
+    fn size_and_seconds_out_of_range_are_refused() {
         assert_eq!(size("4K"), Ok(4096));
         assert!(size("4").is_err() && size("8M").is_err() && size("x").is_err());
         assert_eq!(seconds("0.5"), Ok(0.5));

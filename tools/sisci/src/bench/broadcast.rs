@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `reflective_bench`: writes that go to all nodes on which a server runs.
+//! `reflective_bench`: writes to all nodes on which a server runs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::ffi;
 
 type WorkResult = scif::error::Result<()>;
 
-/// See the head of this file.
+/// The test of broadcast segments.
 pub struct Broadcast {
     map: Arc<Map>,
     transfers: Transfers,
@@ -36,7 +36,7 @@ impl Work for Copies {
     }
 
     fn step(&mut self, _times: &mut Times) -> WorkResult {
-        // What has not changed need not be sent.
+        // Unchanged bytes might not be sent.
         if let Some(first) = self.bytes.first_mut() {
             *first = first.wrapping_add(1);
         }

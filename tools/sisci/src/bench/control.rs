@@ -1,54 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What client and server agree on: numbers, and requests, which go to the server's data interrupt.
+//! The agreement of client and server: numbers, and requests to the server's data interrupt.
 
-/// Of the server's segment and both its interrupts; the client's are one more.
+/// Number of the server's segment and of both its interrupts; that of the client's is one more.
 pub const ID: u32 = 0x5b00;
 
-/// The bytes of the server's segment.
+/// Size of the server's segment in bytes.
 pub const LARGEST: usize = 4 << 20;
 
-/// Where in the client's segment the server puts the number of the first message, when it is ready.
+/// Offset in the client's segment where the server stores the number of the first message, when it
+/// is ready.
 pub const READY: usize = LARGEST;
 
-/// The bytes of the client's segment.
+/// Size of the client's segment in bytes.
 pub const CLIENT: usize = LARGEST + 4096;
 
 /// The group of broadcast segments.
 pub const GROUP: u32 = 3;
 
-/// What the server is to do.
+/// The task of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Send back the number at the end of each message.
+    /// Sends back the number at the end of each message.
     PingPong,
-    /// Trigger the client's interrupt for each of the own.
+    /// Triggers the client's interrupt for each trigger of its own.
     Interrupts,
 }
 
-/// A request.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The task.
     pub kind: Kind,
     /// The client's node.
     pub node: u32,
-    /// Its number of segment and interrupt.
+    /// The client's number of segment and interrupt.
     pub id: u32,
-    /// Which client it is, so that what was connected to another one is not used.
+    /// The id of the client, so that connections to an earlier client are not used.
     pub client: u32,
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub size: u32,
     /// The number of the first message.
     pub first: u64,
-    /// How many there are.
+    /// Number of messages.
     pub count: u64,
 }
 
 const BYTES: usize = 36;
 
 impl Request {
-    /// As it is sent.
+    /// Returns the bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let kind: u32 = match self.kind {
             Kind::PingPong => 1,
@@ -63,7 +64,7 @@ impl Request {
         bytes
     }
 
-    /// As it comes; none if it is not one.
+    /// Decodes received bytes. Returns none if they are no request.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_arrive_as_they_were() {
+    fn encoded_request_decodes_to_itself() {
         for kind in [Kind::PingPong, Kind::Interrupts] {
             let request = Request {
                 kind,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `dma_bench`: transfers by DMA to the server's memory, and from there, one after the other.
+//! `dma_bench`: transfers by DMA to the server's memory, and from it, one after the other.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// With a segment of its own.
+    /// Prepares transfers, with a segment of its own.
     pub fn new(bench: &Bench, remote: Arc<RemoteSegment>) -> Result<Self> {
         let size = control::LARGEST;
         Ok(Self {
@@ -38,7 +38,7 @@ impl Transfers {
         })
     }
 
-    /// Copies of that size.
+    /// Returns a copy of `size` bytes.
     pub fn step(&self, size: usize, flags: u32) -> Step<'_> {
         Step {
             of: self,
@@ -48,7 +48,7 @@ impl Transfers {
     }
 }
 
-/// One copy, until it has arrived.
+/// One copy, which waits until the bytes have arrived.
 pub struct Step<'a> {
     of: &'a Transfers,
     size: usize,
@@ -72,11 +72,11 @@ impl Work for Step<'_> {
     }
 }
 
-/// See the head of this file.
+/// The test of DMA.
 pub struct Dma(Transfers);
 
 impl Dma {
-    /// Connects.
+    /// Connects to the server's segment.
     pub fn new(bench: &Bench) -> Result<Self> {
         let remote = RemoteSegment::connect(&bench.sisci, bench.node, bench.id, 0)?;
         Ok(Self(Transfers::new(bench, remote)?))

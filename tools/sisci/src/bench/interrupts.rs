@@ -18,7 +18,7 @@ use crate::error::Result;
 
 type WorkResult = scif::error::Result<()>;
 
-/// See the head of this file.
+/// The test of interrupts.
 pub struct Interrupts {
     answers: Answers,
     server: RemoteInterrupt,
@@ -40,7 +40,10 @@ impl Work for Step<'_> {
         })?;
         match come {
             true => Ok(()),
-            false => Err(Error::Refused("the server does not answer".into()).into()),
+            false => Err(Error::Refused(
+                "the server does not answer triggers: is sisci-bench running there?".into(),
+            )
+            .into()),
         }
     }
 
@@ -50,7 +53,7 @@ impl Work for Step<'_> {
 }
 
 impl Interrupts {
-    /// Connects.
+    /// Connects to the server's interrupt.
     pub fn new(bench: &Bench) -> Result<Self> {
         Ok(Self {
             answers: Answers::new(bench)?,

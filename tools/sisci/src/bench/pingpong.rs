@@ -31,10 +31,10 @@ use crate::info::sisci_id;
 
 type WorkResult = scif::error::Result<()>;
 
-/// What tells those of one process apart, in the bits above its id.
+/// The last id of this process, in the bits above the process id.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// What the server needs to answer, and where its answers come.
+/// The resources of a client to which the server's answers come: memory and an interrupt.
 pub struct Answers {
     /// Memory of this side.
     pub memory: Map,
@@ -45,12 +45,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The numbers are taken until this is dropped.
+    /// Takes the numbers, until this is dropped.
     pub fn new(bench: &Bench) -> Result<Self> {
-        // Nobody else on this node has it: a process has no more than a few of these.
+        // No other process on this node has this id, and a process makes only a few of them.
         let id = 0x4000_0000 | LAST.fetch_add(1 << 24, Ordering::Relaxed) | std::process::id();
         let segment = LocalSegment::new(&bench.sisci, id, control::CLIENT, 0)?;
-        // What a client before has left in the server's memory must not look like an answer.
+        // A number that an earlier client has left in the server's memory must not look like an
+        // answer.
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = started.unwrap_or_default().as_nanos() as u64;
         let own = scif::command::connect::open()?.node_ids();
@@ -71,8 +72,8 @@ impl Answers {
         })
     }
 
-    /// Says what is to come: numbers go on from those that were before. Returns when the server is
-    /// ready for it, which takes a while if it waits for a client that has gone.
+    /// Requests a task. Its numbers follow the earlier ones. Returns when the server is ready,
+    /// which takes a while if the server waits for a client that has gone.
     pub fn request(&mut self, kind: Kind, size: usize, count: u64) -> Result<u64> {
         let request = Request {
             kind,
@@ -87,7 +88,7 @@ impl Answers {
     }
 }
 
-/// See the head of this file.
+/// The test of messages through shared memory.
 pub struct PingPong {
     answers: Answers,
     server: Arc<Map>,
@@ -123,7 +124,7 @@ impl Work for Step<'_> {
 }
 
 impl PingPong {
-    /// Connects.
+    /// Connects to the server's segment.
     pub fn new(bench: &Bench) -> Result<Self> {
         let segment = RemoteSegment::connect(&bench.sisci, bench.node, bench.id, 0)?;
         let server = Arc::new(segment.map(control::LARGEST)?);

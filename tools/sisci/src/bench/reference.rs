@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What SISCI stands on, measured beside it: the same steps by calls of SCIF, with a `scif serve` on the
-//! other node.
+//! The calls of SCIF below SISCI, measured beside it: the same steps by SCIF, with a `scif serve`
+//! on the other node.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::error::Result;
 
 type WorkResult = scif::error::Result<()>;
 
-/// See the head of this file.
+/// The connections to the `scif serve`.
 pub struct Reference {
     mapping: Mapping,
     copies: Session<Connection>,
@@ -36,7 +36,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Connects to the server's node, by its id of SISCI.
+    /// Connects to the server's node, by its SISCI id.
     pub fn connect(node: u32, port: u16, largest: usize) -> Result<Self> {
         let scif_node = (node / 4)
             .checked_sub(1)
@@ -66,7 +66,7 @@ impl Reference {
         })
     }
 
-    /// Stores to mapped memory.
+    /// Makes stores to mapped memory.
     pub fn stores(&mut self, size: usize, each_drained: bool) -> Stores<'_> {
         Stores {
             mapping: &mut self.mapping,
@@ -75,7 +75,7 @@ impl Reference {
         }
     }
 
-    /// Copies, each until it has arrived.
+    /// Makes copies, each of which waits until it has arrived.
     pub fn copies(&mut self, size: usize, way: Protection) -> Copies<'_> {
         Copies {
             of: self,
@@ -84,7 +84,7 @@ impl Reference {
         }
     }
 
-    /// Messages that are sent back.
+    /// Makes messages that are sent back.
     pub fn messages(&mut self, size: usize, polling: bool) -> Messages<'_, Connection> {
         let raw = Raw {
             size: size as u32,
@@ -96,7 +96,7 @@ impl Reference {
     }
 }
 
-/// See [`Reference::stores`].
+/// Stores to mapped memory, see [`Reference::stores`].
 pub struct Stores<'a> {
     mapping: &'a mut Mapping,
     bytes: Vec<u8>,
@@ -110,7 +110,7 @@ impl Work for Stores<'_> {
 
     fn step(&mut self, _times: &mut Times) -> WorkResult {
         let stored = self.mapping.write(0, &self.bytes);
-        // Words are made only when they are needed: the step is measured.
+        // The error is made only when it is needed, as the step is measured.
         stored.map_err(|error| Error::local("cannot reach the mapping")(error))?;
         if self.each_drained {
             drain();
@@ -124,7 +124,7 @@ impl Work for Stores<'_> {
     }
 }
 
-/// See [`Reference::copies`].
+/// Copies, see [`Reference::copies`].
 pub struct Copies<'a> {
     of: &'a mut Reference,
     size: usize,

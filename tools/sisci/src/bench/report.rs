@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests have found: a line for each value, JSON, charts.
+//! The results of the tests: a line for each value, JSON, charts.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub const READFROM: &str = "scif_readfrom()";
 pub const MESSAGES: &str = "scif_send(), scif_recv(), asleep";
 pub const MESSAGES_POLLING: &str = "scif_send(), scif_recv(), polling";
 
-/// What values are of.
+/// The unit of values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     BytesPerSecond,
@@ -54,7 +54,7 @@ struct Figure {
     name: &'static str,
     file: &'static str,
     unit: Unit,
-    /// Each with the call of SCIF that it stands on.
+    /// The lines, each with the call of SCIF below it.
     lines: &'static [(&'static str, &'static str)],
 }
 
@@ -134,16 +134,16 @@ struct Row {
     test: &'static str,
     figure: &'static str,
     line: &'static str,
-    /// Bytes of each, where it has any.
+    /// The size in bytes, if the operation has any.
     size: Option<u64>,
     /// The median.
     value: f64,
     unit: &'static str,
-    /// The call of SCIF that it stands on.
+    /// The call of SCIF below it.
     stands_on: Option<&'static str>,
-    /// Its median.
+    /// The median of the call in `stands_on`.
     reference: Option<f64>,
-    /// The value over that.
+    /// The ratio of the two medians.
     ratio: Option<f64>,
 }
 
@@ -209,13 +209,13 @@ fn table(rows: &[(Unit, Row)]) -> Vec<String> {
     columns.lines()
 }
 
-/// Prints all, and draws it.
+/// Prints all values, and draws the charts.
 pub fn show(client: &Client, results: &Results) -> Result<()> {
     let rows = rows(results);
     if let Some(folder) = &client.plots {
         let made = std::fs::create_dir_all(folder);
-        let what = format!("cannot make '{}'", folder.display());
-        made.map_err(scif::error::Error::local(what))?;
+        let failure = format!("cannot make '{}'", folder.display());
+        made.map_err(scif::error::Error::local(failure))?;
         for figure in FIGURES {
             let chart = Chart {
                 figure: figure.name,
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_with_what_they_stand_on() {
+    fn report_rows_show_ratio_and_baseline() {
         let mut results = Results::default();
         for (ours, theirs) in [(2e9, 4e9), (3e9, 4e9), (1e9, 4e9)] {
             results.add(DMA, PUSH, 65536, ours);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_there_once() {
+    fn figure_names_are_unique() {
         let mut names: Vec<_> = FIGURES.iter().map(|figure| figure.name).collect();
         names.dedup();
         assert_eq!(names.len(), FIGURES.len());

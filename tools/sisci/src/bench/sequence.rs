@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `sequence`: what a call of `SCICheckSequence()` costs, over an empty loop.
+//! `sequence`: the cost of a call of `SCICheckSequence()` beyond an empty loop.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::ffi;
 
-/// Calls between two looks at the clock.
+/// Number of calls between two reads of the clock.
 const CALLS: u32 = 1000;
 
-/// See the head of this file.
+/// The test of sequences.
 pub struct Checks(Sequence);
 
 impl Checks {
-    /// Connects.
+    /// Connects to the server's segment.
     pub fn new(bench: &Bench) -> Result<Self> {
         let segment = RemoteSegment::connect(&bench.sisci, bench.node, bench.id, 0)?;
         let map = Arc::new(segment.map(4096)?);
@@ -32,7 +32,8 @@ impl Checks {
     }
 }
 
-/// Nanoseconds of a call; the best of many, as anything that interrupts it is none of its cost.
+/// Returns the nanoseconds of a call. The best of many measurements counts, as interruptions are no
+/// cost of the call.
 fn each(bench: &Bench, mut call: impl FnMut() -> bool) -> Result<f64> {
     let begun = Instant::now();
     let mut best = f64::MAX;
@@ -44,7 +45,9 @@ fn each(bench: &Bench, mut call: impl FnMut() -> bool) -> Result<f64> {
         }
         let took = started.elapsed().as_nanos() as f64 / f64::from(CALLS);
         if !good {
-            return Err(Error::Refused("the link went during the test".into()));
+            return Err(Error::Refused(
+                "the link has failed during the test: run it again".into(),
+            ));
         }
         best = best.min(took);
     }

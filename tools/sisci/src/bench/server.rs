@@ -25,21 +25,21 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::ffi;
 
-/// So long a client may take for a message, before it is taken for gone.
+/// The time that a client may take for a message before the server takes it for gone.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often one looks whether it is to end.
+/// Interval at which the server checks whether it must end.
 const LOOK_MS: u32 = 200;
 
-/// What the server takes.
+/// The arguments of the server.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The number of its segment and interrupts
+    /// The number of the server's segment and interrupts
     #[arg(long, default_value_t = control::ID)]
     id: u32,
 }
 
-/// Waits without sleeping until a number is there.
+/// Polls until a number is there.
 pub fn spin(map: &Map, offset: usize, wanted: u64, patience: Duration) -> Result<()> {
     let mut turns = 0u32;
     let mut started = None;
@@ -49,7 +49,8 @@ pub fn spin(map: &Map, offset: usize, wanted: u64, patience: Duration) -> Result
             let started = started.get_or_insert_with(Instant::now);
             if started.elapsed() > patience {
                 return Err(Error::Refused(
-                    "the other side does not answer: it, or the link, is gone".into(),
+                    "the other side does not answer: its program has ended, or the link is down"
+                        .into(),
                 ));
             }
             std::thread::yield_now();
@@ -58,7 +59,7 @@ pub fn spin(map: &Map, offset: usize, wanted: u64, patience: Duration) -> Result
     Ok(())
 }
 
-/// What is connected to a client, from one request to the next.
+/// The connections to a client, which may last for several requests.
 struct Client {
     of: (u32, u32, u32),
     memory: Arc<Map>,
@@ -118,7 +119,9 @@ impl Server {
     fn interrupts(&self, client: &Client, count: u64) -> Result<()> {
         for _ in 0..count {
             if !self.interrupt.wait(PATIENCE.as_millis() as u32)? {
-                return Err(Error::Refused("the client triggers no more".into()));
+                return Err(Error::Refused(
+                    "the client has triggered no interrupt in time".into(),
+                ));
             }
             client.interrupt.trigger()?;
         }
@@ -126,7 +129,8 @@ impl Server {
     }
 }
 
-/// Sends a message: what is in it, and behind that its number, which is not seen before the rest.
+/// Sends a message: its content, and behind that its number, which the peer never sees before the
+/// content.
 pub fn send(to: &Map, sequence: &Sequence, payload: &[u8], number: u64) -> Result<()> {
     if !payload.is_empty() {
         to.store(0, payload)?;
@@ -146,7 +150,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let flags = ffi::BROADCAST;
     let group = LocalSegment::new(&sisci, control::GROUP, control::LARGEST, flags);
     if let Err(error) = &group {
-        note(format_args!("sisci-bench: no part in broadcasts: {error}"));
+        note(format_args!(
+            "sisci-bench: clients can't broadcast to this server: {error}"
+        ));
     }
     let mut server = Server {
         memory: segment.map(control::LARGEST)?,
@@ -161,16 +167,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             continue;
         };
         let Some(request) = Request::decode(&message) else {
-            note("sisci-bench: a message that is no request; is the client of this version?");
+            note(
+                "sisci-bench: ignoring a message that is no request; has the client this version?",
+            );
             continue;
         };
         if let Err(error) = server.serve(&request) {
             note(format_args!(
-                "sisci-bench: for node {}: {error}",
+                "sisci-bench: serving node {} has failed: {error}",
                 request.node
             ));
             server.client = None;
-            // What it has left behind is not for the next one.
+            // Triggers of the former client are not for the next one.
             while server.interrupt.wait(0)? {}
         }
     }

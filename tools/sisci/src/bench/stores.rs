@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `scibench2`: stores by the processor to mapped memory of the server.
+//! `scibench2`: stores by the CPU to mapped memory of the server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::Result;
 
 type WorkResult = scif::error::Result<()>;
 
-/// See the head of this file.
+/// The test of stores.
 pub struct Stores {
     map: Arc<Map>,
     sequence: Arc<Sequence>,
@@ -27,9 +27,9 @@ pub struct Stores {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// One after the other.
+    /// Stores follow each other without a flush.
     Stores,
-    /// Each is on its way before the next.
+    /// Each store is sent before the next one.
     Flushed,
     /// `SCIMemCpy()`
     MemCpy,
@@ -66,7 +66,7 @@ impl Work for Step {
 }
 
 impl Stores {
-    /// Connects.
+    /// Connects to the server's segment.
     pub fn new(bench: &Bench) -> Result<Self> {
         let segment = RemoteSegment::connect(&bench.sisci, bench.node, bench.id, 0)?;
         let map = Arc::new(segment.map(control::LARGEST)?);

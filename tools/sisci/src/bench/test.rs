@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a test is, and what it measures with.
+//! The interface of a test, and the resources that it measures with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use super::reference::Reference;
 use crate::api::Sisci;
 use crate::error::Result;
 
-/// What tests are given.
+/// The resources of tests.
 pub struct Bench {
     /// The library.
     pub sisci: Arc<Sisci>,
     /// The server's node.
     pub node: u32,
-    /// Its number.
+    /// The number of the server.
     pub id: u32,
-    /// Those that are measured.
+    /// The sizes to measure.
     pub sizes: Vec<usize>,
-    /// For each measurement.
+    /// The time for each measurement.
     pub time: Duration,
-    /// What else is measured.
+    /// The calls of SCIF, if they are measured.
     pub reference: Option<Reference>,
-    /// What was found.
+    /// The results so far.
     pub results: Results,
 }
 
 impl Bench {
-    /// Measures so that the times of so many parts of each step are taken.
+    /// Measures a work, and takes the times of this many parts of each step.
     fn measure<W: Work>(&self, work: W, parts: usize) -> Result<Measured> {
         let plan = Plan {
             time: self.time,
@@ -45,7 +45,7 @@ impl Bench {
         Ok(measure(&mut [vec![work]], &plan)?)
     }
 
-    /// Measures the same by SCIF, if that is wanted.
+    /// Measures the calls of SCIF, if that is wanted.
     pub fn reference(
         &mut self,
         measure: impl FnOnce(&mut Self, &mut Reference) -> Result<()>,
@@ -58,7 +58,7 @@ impl Bench {
         done
     }
 
-    /// Enters the throughput of steps that move so many bytes.
+    /// Enters the throughput of steps that move `size` bytes.
     pub fn throughput<W: Work>(
         &mut self,
         figure: &str,
@@ -101,6 +101,6 @@ impl Bench {
 
 /// One round of a test.
 pub trait Test {
-    /// Does it, and enters what it finds.
+    /// Runs the round, and enters the results.
     fn round(&mut self, bench: &mut Bench) -> Result<()>;
 }

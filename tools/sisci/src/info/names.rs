@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The names that programs of this host have bound, as the module shows them in debugfs: segments and
-//! interrupts of SISCI.
+//! The names that programs of this host have bound, as the module shows them in debugfs: segments
+//! and interrupts of SISCI.
 
 use scif::watch::table::rows;
 use serde::Serialize;
 
-/// Where the module shows them.
+/// The file in which the module shows the names.
 pub const DEBUGFS: &str = "/sys/kernel/debug/scif/names";
 
-/// The classes, with what they are called here.
+/// The classes, with their names here.
 pub const CLASSES: &[(&str, &str)] = &[
     ("Segments", "segment"),
     ("Interrupts", "interrupt"),
@@ -19,17 +19,17 @@ pub const CLASSES: &[(&str, &str)] = &[
 /// A name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Name {
-    /// One of [`CLASSES`], or what there is besides.
+    /// One of [`CLASSES`], or another class.
     pub class: String,
     /// The name itself.
     pub number: u32,
-    /// Where it leads.
+    /// The port that the name leads to.
     pub port: Option<u16>,
-    /// Whose it is.
+    /// The process that has opened the endpoint.
     pub opener: Option<String>,
 }
 
-/// The class of a line, by its word or by the number that the kernel's header has for it.
+/// Returns the class of a line, by its word or by its number in the kernel's header.
 fn class(word: &str) -> String {
     let class = match word {
         "1" => "segment",
@@ -47,7 +47,7 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// The lines of the file that are understood.
+/// Parses the lines of the file; other lines are left out.
 pub fn parse(text: &str) -> Vec<Name> {
     let names = rows(text).filter_map(|row| {
         Some(Name {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn name_lines_are_parsed_and_invalid_ones_skipped() {
         let text = "class name port opener\n\
             segment 0x1000 12 1234:a\\040b\ndata_interrupt 7 - -\nnonsense\nsegment x 1 1\n";
         let names = parse(text);

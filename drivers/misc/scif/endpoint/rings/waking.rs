@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the two ends of a connection wake each other, and only if the other sleeps.
+//! Wake-ups between the two ends of a connection. An end rings only if the other end sleeps.
 //!
-//! No end rings for one that is awake. A caller that is about to sleep writes the value into the peer's memory that
-//! the peer's counter has to reach (a *wish*), and looks at the counter once more. An end that moves a counter looks
-//! at the wish, and rings if the counter has just reached it. One wish is answered by one doorbell, or by the caller
-//! that replaces it at that moment.
+//! No end rings a doorbell for a caller that is awake. A caller that is about to sleep writes a
+//! *wake-up request* into the peer's memory: the value that the peer's counter has to reach. Then
+//! it reads the counter once more. An end that moves its counter reads the request, and rings if
+//! the counter has just reached that value. One request is answered by one doorbell, or by the
+//! caller that replaces the request at that moment.
 //!
-//! Neither may miss the other, although their stores cross on a bus that orders only one direction:
-//! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
-//! its way there, and its answer can't overtake, on its way back, what the peer has stored before the
-//! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
-//! read over the bus, and only a caller that is about to sleep pays for it.
+//! Neither end may miss the other, although their stores cross on a bus that orders only one
+//! direction. So the caller *reads back* the request before it reads the counter again. The read
+//! can't overtake the request on its way to the peer. On its way back, the read's answer can't
+//! overtake what the peer has stored before the request arrived. So either the peer sees the
+//! request, or the caller sees the counter. This is the only read over the bus, and only a caller
+//! that is about to sleep pays for it.
 //!
 //! # Doorbells
 //!
-//! At first the peer rings the doorbell that was said when the connection was made. A caller that is about to sleep
-//! may ask for another one, which rings on the CPU on which it sleeps (`logic/doorbells.rs`): a word in the peer's
-//! memory, next to the wish, and stored before it. Which doorbell it is decides where the caller is woken, and nothing
-//! else: the peer marks the connection before it rings (`peer/doorbells.rs`), and any doorbell has marks looked at.
+//! At first the peer rings the doorbell that was named when the connection was made. A caller that
+//! is about to sleep may ask for another doorbell, which rings on the CPU on which it sleeps
+//! (`logic/doorbells.rs`). It does so with a word in the peer's memory, next to the request and
+//! stored before it. The choice of the doorbell decides where the caller is woken, and nothing
+//! else. The peer marks the connection before it rings (`peer/doorbells.rs`), and the handler of
+//! any doorbell reads these marks.
 //!
 //! # Locks
 //!
-//! `Wish::turn` is held for a store and a load over the bus, and nothing is taken under it.
+//! `WakeRequest::turn` is held for a store and a load over the bus, and nothing is taken under it.
 
 use super::{
     Stream,
@@ -33,7 +37,7 @@ use crate::{
     logic::ring::{
         is_missed,
         reaches,
-        WishState, //
+        WakeRequestState, //
     },
     sys::{
         reached::{
@@ -56,25 +60,25 @@ use kernel::{
     }, //
 };
 
-/// A value of a counter of the peer at which the peer rings: a word in the peer's memory.
+/// A wake-up request to the peer: the value of its counter at which it rings, a word in its memory.
 #[pin_data]
-pub(in crate::endpoint) struct Wish {
-    /// Where it stands in the header of the peer's ring.
+pub(in crate::endpoint) struct WakeRequest {
+    /// Offset of the word in the header of the peer's ring.
     word: usize,
-    /// Where the doorbell stands there by which the peer is to answer it, if not by the first one.
+    /// Offset in that header of the number of the doorbell to ring, if not the first doorbell.
     doorbell: usize,
-    /// The one that was asked for last.
+    /// Doorbell that the peer was asked for last.
     asked_for: Atomic<u32>,
-    /// Where the counter stands in the header of ours.
+    /// Offset of the peer's counter in the header of this end's ring.
     counter: usize,
     /// Replaced under `turn`.
-    state: WishState,
+    state: WakeRequestState,
     #[pin]
     turn: SpinLock<()>,
 }
 
-impl Wish {
-    /// Nothing was wished for; the peer would ring the `first` doorbell.
+impl WakeRequest {
+    /// Creates the state without a request. The peer would ring the doorbell `first`.
     pub(in crate::endpoint) fn none(
         word: usize,
         doorbell: usize,
@@ -86,19 +90,20 @@ impl Wish {
             doorbell,
             asked_for: Atomic::new(first),
             counter,
-            state: WishState::new(),
-            turn <- new_spinlock!((), "Wish::turn"),
+            state: WakeRequestState::new(),
+            turn <- new_spinlock!((), "WakeRequest::turn"),
         })
     }
 
-    /// Whether this is what the peer has been told last, and so rings for: who sleeps has to wish anew if
-    /// not.
+    /// Returns whether `value` is the latest request that the peer knows. If it is not, a caller
+    /// that sleeps for `value` has to make its request again.
     pub(in crate::endpoint) fn stands_at(&self, value: u32) -> bool {
         self.state.stands_at(value)
     }
 
-    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. Says whether those who wait are to be
-    /// woken, as the peer may ring no more for what they wait for.
+    /// Tells the peer to ring at `value`. `theirs` is the header of its ring, `ours` of this end's
+    /// ring. Returns whether the caller has to wake the waiters, because the peer may ring no more
+    /// for what they wait for.
     pub(super) fn make(
         &self,
         theirs: &Reached<'_>,
@@ -107,7 +112,8 @@ impl Wish {
     ) -> Result<bool> {
         let _turn = self.turn.lock();
         let before = match self.state.is_open_at(value) {
-            // Who has written it has read it back, or does so, and has everybody woken then.
+            // The request is in the peer's memory. The caller that wrote it reads it back, and
+            // wakes all waiters if it has to.
             true => None,
             false => self.replace(theirs, value)?,
         };
@@ -118,42 +124,45 @@ impl Wish {
         ))
     }
 
-    /// Under `turn`: as [`WishState::replace`].
+    /// Replaces the request at the peer and in `state`. The caller holds `turn`.
     fn replace(&self, theirs: &Reached<'_>, value: u32) -> Result<Option<u32>> {
         theirs.write_u32(self.word, value)?;
         theirs.read_back(self.word)?;
         Ok(self.state.replace(value))
     }
 
-    /// The doorbell rang, maybe for something else. Says whether those who wait are to be woken. Any
-    /// context.
+    /// Handles a doorbell, which may have rung for something else. Returns whether the waiters are
+    /// to be woken.
+    /// Context: any.
     pub(super) fn is_answered(&self, ours: &SharedMemory) -> bool {
         ours.load_acquire_u32(self.counter)
             .is_ok_and(|counter| self.state.is_answered_at(counter))
     }
 }
 
-/// Who makes a wish.
+/// The caller of a function that makes a wake-up request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::endpoint) enum Wisher {
-    /// Who is about to sleep: he wants to be woken where he is.
+pub(in crate::endpoint) enum Requester {
+    /// The task that is about to sleep: it wants to be woken on its CPU.
     Sleeper,
-    /// Somebody on his behalf.
+    /// Another task on its behalf.
     Other,
 }
 
 impl Stream {
-    /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
-    /// `after`, gets as far.
+    /// Rings if the move of this end's counter from `before` to `after`, which has been stored, has
+    /// reached the value that the peer has requested.
     ///
-    /// The peer's wish stands in our header where ours of the same `kind` stands in its.
-    pub(super) fn answer(&self, kind: &Wish, before: u32, after: u32) -> Result {
-        // The counter leaves before the wish is looked at, see the head of this file.
+    /// The peer's request stands in this end's header at the offset at which this end's request of
+    /// the same `kind` stands in its header.
+    pub(super) fn answer(&self, kind: &WakeRequest, before: u32, after: u32) -> Result {
+        // The counter is stored before the request is read: the peer writes its request and then
+        // reads the counter.
         barrier::mb(barrier::Full);
-        // The doorbell was stored before the wish.
+        // The peer has stored the doorbell before the request.
         let wanted = self.header().load_acquire_u32(kind.word)?;
         if reaches(wanted, before, after) {
-            // A number that can't be only harms who has written it.
+            // An invalid number only harms the peer that has written it.
             let asked_for = self.header().read_u32(kind.doorbell)?;
             let number = if self.channel.doorbells.is_for_data(asked_for) {
                 asked_for
@@ -165,18 +174,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
-    /// before the last look; see [`Wish::stands_at`] for what is returned.
-    pub(in crate::endpoint) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
+    /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. The caller
+    /// must read the counter once more afterwards. Returns the value for
+    /// [`WakeRequest::stands_at`].
+    pub(in crate::endpoint) fn request_wakeup_for_room(&self, wanted: u32) -> Result<u32> {
         let free_at = self
             .produced
             .load(Relaxed)
             .wrapping_sub(self.remote_size()?)
             .wrapping_add(wanted);
-        self.wish(&self.room_wish, free_at, Wisher::Sleeper)
+        self.request_wakeup(&self.room_request, free_at, Requester::Sleeper)
     }
 
-    /// The peer moves its counter, and does not ring, as if it had not looked yet.
+    /// Moves the peer's counter without a doorbell, as if the peer had not read the request yet.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(in crate::endpoint) fn pretend_more_was_sent(&self, count: u32) -> Result {
         let produced = self.header().read_u32(PRODUCED)?;
@@ -184,51 +194,51 @@ impl Stream {
             .write_u32(PRODUCED, produced.wrapping_add(count))
     }
 
-    /// As [`Self::wish_for_room`], for data that can be received.
-    pub(in crate::endpoint) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
+    /// Has the peer ring once `wanted` bytes can be received, as [`Self::request_wakeup_for_room`].
+    pub(in crate::endpoint) fn request_wakeup_for_data(&self, wanted: u32) -> Result<u32> {
         let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
-        self.wish(&self.data_wish, there_at, Wisher::Sleeper)
+        self.request_wakeup(&self.data_request, there_at, Requester::Sleeper)
     }
 
-    /// Has the peer ring for whatever comes beyond what is there; says whether something has come
-    /// meanwhile. May sleep.
-    pub(in crate::endpoint) fn watch_for_data(&self, by: Wisher) -> Result<bool> {
+    /// Has the peer ring for the next byte that comes. Returns whether bytes have come meanwhile.
+    /// Context: may sleep.
+    pub(in crate::endpoint) fn watch_for_data(&self, by: Requester) -> Result<bool> {
         let seen = self.header().load_acquire_u32(PRODUCED)?;
-        self.wish(&self.data_wish, seen.wrapping_add(1), by)?;
+        self.request_wakeup(&self.data_request, seen.wrapping_add(1), by)?;
         Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
     }
 
-    fn wish(&self, wish: &Wish, value: u32, by: Wisher) -> Result<u32> {
+    fn request_wakeup(&self, request: &WakeRequest, value: u32, by: Requester) -> Result<u32> {
         let _use = self.channel.begin_use()?;
-        // The wish is loaded from the peer: not across a link that is known to be down.
+        // The request is read back from the peer: not over a link that is known to be down.
         if self.channel.is_over() {
             return Err(ENODEV);
         }
         let header = self.remote()?.reach_header(self.channel.path())?;
-        // Who rings at this node itself wakes the sleeper from wherever he is.
-        if by == Wisher::Sleeper && !self.channel.peer().is_this {
-            self.steer(wish, &header)?;
+        // If the peer is this node, no doorbell is better: it wakes the sleeper on any CPU.
+        if by == Requester::Sleeper && !self.channel.peer().is_this {
+            self.steer(request, &header)?;
         }
-        if wish.make(&header, self.header(), value)? {
+        if request.make(&header, self.header(), value)? {
             self.channel.wake();
         }
         Ok(value)
     }
 
-    /// Has the peer ring where the caller is, if there is a better doorbell for that. Two callers at a time may
-    /// have it ring where one of them is not.
-    fn steer(&self, wish: &Wish, header: &Reached<'_>) -> Result {
-        let current = wish.asked_for.load(Relaxed);
+    /// Has the peer ring on the CPU of the caller, if there is a doorbell for that. If two callers
+    /// do this at once, the doorbell may ring on the CPU of only one of them.
+    fn steer(&self, request: &WakeRequest, header: &Reached<'_>) -> Result {
+        let current = request.asked_for.load(Relaxed);
         let doorbells = &self.channel.doorbells;
         if let Some(better) = doorbells.better_here(current, self.channel.id.0) {
-            header.write_u32(wish.doorbell, better)?;
+            header.write_u32(request.doorbell, better)?;
             flush_writes();
-            wish.asked_for.store(better, Relaxed);
+            request.asked_for.store(better, Relaxed);
         }
         Ok(())
     }
 
-    /// Has the peer look whether it is waited for.
+    /// Has the peer check whether this end waits for it.
     pub(in crate::endpoint) fn ring(&self) -> Result {
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         self.ring_by(self.remote()?.doorbell)
@@ -241,21 +251,24 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
-    /// `messages.rs`. Any context.
+    /// Returns whether the peer waits for this end to take bytes out, while a call here may wait
+    /// for half a ring (`messages.rs`).
+    /// Context: any.
     pub(in crate::endpoint) fn is_waited_for(&self) -> bool {
         let consumed = self.consumed.load(Relaxed);
         let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
-        // What was wanted before lies behind.
+        // Our counter has passed an older request.
         let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
         ahead != 0 && ahead <= unread && unread < self.own.size() / 2
     }
 
-    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
-    /// for each wish: who polls by edges hears of nothing twice. Any context.
+    /// Handles a doorbell, which may have rung for another connection. Returns whether the waiters
+    /// are to be woken: once for each request, so that an edge-triggered poller sees no event
+    /// twice.
+    /// Context: any.
     pub(in crate::endpoint) fn has_news(&self) -> bool {
-        let data = self.data_wish.is_answered(self.header());
-        let room = self.room_wish.is_answered(self.header());
+        let data = self.data_request.is_answered(self.header());
+        let room = self.room_request.is_answered(self.header());
         data || room || self.is_waited_for()
     }
 }

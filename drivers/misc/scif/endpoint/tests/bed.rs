@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node of a test's own, whose only peer is itself, and connections within it.
+//! A node that belongs to one test and has no peer but itself, and connections within this node.
 
 use crate::{
     arguments::PortId,
@@ -15,7 +15,6 @@ use crate::{
         Nodes, //
     },
     peer::{
-        service::Service,
         Common,
         Peer, //
     },
@@ -36,14 +35,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// By this id whoever reads the log knows that a test loses its peer.
+/// Id of the node. It shows a reader of the log that a test loses its peer.
 pub(super) const NODE: u16 = u16::MAX;
-/// Bytes that wait for who receives, at most: such a ring does not grow.
+/// Largest number of bytes that wait for a receiver. A ring of this size does not grow.
 pub(super) const RING_SIZE: usize = 2048;
-/// See [`Bed::settle`].
+/// Largest number of runs in [`Bed::settle`].
 const MOST_RUNS: usize = 1000;
 
-/// See the head of this file.
+/// A node that belongs to one test and has no peer but itself.
 pub(super) struct Bed {
     loopback: Loopback,
     scif: Arc<Scif>,
@@ -54,9 +53,9 @@ pub(super) struct Bed {
 
 /// Two ends of a connection.
 pub(super) struct Pair {
-    /// Has connected.
+    /// The end that has connected.
     pub(super) near: Arc<Endpoint>,
-    /// Was accepted.
+    /// The end that was accepted.
     pub(super) far: Arc<Endpoint>,
 }
 
@@ -65,9 +64,9 @@ impl Bed {
         Self::with_rings(RING_SIZE)
     }
 
-    /// One whose rings grow to this size.
+    /// Creates a node whose rings grow to this size.
     pub(super) fn with_rings(ring_size: usize) -> Result<Self> {
-        // Who waits sleeps at once, and is seen to wait.
+        // Lets no waiter stay awake: it sleeps at once, and the test sees that it waits.
         let said = Said::no_cpu();
         let ring_size = u32::try_from(ring_size)?;
         let queues = WorkQueues::new()?;
@@ -75,18 +74,14 @@ impl Bed {
         let caches = Caches::new(0, &queues)?;
         let names = Names::new()?;
         let scif = Scif::new(&nodes, &names, &caches, ring_size, false)?;
-        let mut services: KVec<Arc<dyn Service>> = KVec::new();
-        services.push(scif.clone(), GFP_KERNEL)?;
-        let arrivals = Arrivals {
-            nodes: nodes.clone(),
-            common: Common {
-                queues: queues.clone(),
-                observer: nodes.clone(),
-                heartbeat_timeout: 10_000,
-            },
-            services,
+        let common = Common {
+            queues: queues.clone(),
+            observer: nodes.clone(),
+            heartbeat_timeout: 10_000,
         };
-        let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
+        let arrivals = Arrivals::new(&nodes, common)?;
+        arrivals.add_service(scif.clone())?;
+        let sink: Arc<dyn Sink> = arrivals;
         Ok(Self {
             loopback: Loopback::start(&sink, &queues, &Links::new()?)?,
             scif,
@@ -100,7 +95,7 @@ impl Bed {
         Endpoint::new(&self.scif)
     }
 
-    /// An endpoint that listens on a port that was free.
+    /// Returns an endpoint that listens on a free port.
     pub(super) fn listen(&self, backlog: i32) -> Result<(Arc<Endpoint>, PortId)> {
         let listener = self.open()?;
         let port = listener.bind(0)?;
@@ -108,7 +103,7 @@ impl Bed {
         Ok((listener, PortId { node: NODE, port }))
     }
 
-    /// An endpoint that has asked for a connection.
+    /// Returns an endpoint that has asked for a connection.
     pub(super) fn request(&self, to: PortId) -> Result<Arc<Endpoint>> {
         let endpoint = self.open()?;
         match endpoint.connect(to, true) {
@@ -117,7 +112,7 @@ impl Bed {
         }
     }
 
-    /// A connection with nobody but its two ends.
+    /// Returns both ends of a new connection.
     pub(super) fn pair(&self) -> Result<Pair> {
         let (listener, to) = self.listen(1)?;
         let near = self.request(to)?;
@@ -126,21 +121,22 @@ impl Bed {
         Ok(Pair { near, far })
     }
 
-    /// What front doors have, besides endpoints.
+    /// Returns the state that the interfaces to user space and to kernel modules keep.
     pub(super) fn scif(&self) -> &Scif {
         &self.scif
     }
 
-    /// The node as its own peer.
+    /// Returns the node as its own peer.
     pub(super) fn peer(&self) -> Result<Arc<Peer>> {
         self.nodes.peer(NODE)
     }
 
-    /// Waits until all messages that were posted have been handled, and those that they led to: after so
-    /// many runs of the control work no test has any left, and what is left then fails its test.
+    /// Waits until all posted messages have been handled, and all messages that these have caused.
+    /// Gives up after [`MOST_RUNS`], which is enough for every test. Messages that are left then
+    /// make their test fail.
     pub(super) fn settle(&self) {
         for _ in 0..MOST_RUNS {
-            // One run handles some messages only, and the last may have led to more.
+            // One run handles some messages only, and the last one may have caused more.
             let was_drained = self.peer().map_or(true, |peer| peer.is_drained());
             self.queues.flush_all();
             if was_drained {
@@ -149,15 +145,15 @@ impl Bed {
         }
     }
 
-    /// Loses the peer, and waits until everybody knows.
+    /// Loses the peer, and waits until all endpoints know.
     pub(super) fn lose(&self) -> Result {
         self.peer()?.fail("a test loses it");
         self.queues.flush_all();
         Ok(())
     }
 
-    /// Ends the node. An error, with a word in the log, if something is left that should not.
-    /// Endpoints go before.
+    /// Ends the node. If resources remain that the node should have released, logs them and fails.
+    /// The caller has dropped the endpoints.
     pub(super) fn end(self) -> Result {
         self.settle();
         let Counts {
@@ -174,8 +170,8 @@ impl Bed {
             return Ok(());
         }
         pr_err!(
-            "left by a test: {} connections, {} that close, {} windows, {} mappings; somebody has \
-             an endpoint: {}, a node: {}\n",
+            "a test has left {} connections, {} closing connections, {} windows, {} mappings, \
+             a reference to endpoints: {}, to nodes: {}\n",
             connections,
             closing_connections,
             exported_windows,
@@ -187,17 +183,17 @@ impl Bed {
     }
 }
 
-/// Sends bytes of the kernel.
+/// Sends bytes of kernel memory.
 pub(super) fn send(endpoint: &Endpoint, bytes: &[u8], block: bool) -> Result<usize> {
     Buffer::with_bytes(bytes, |buffer| endpoint.send(buffer, block))
 }
 
-/// Receives bytes into memory of the kernel.
+/// Receives bytes into kernel memory.
 pub(super) fn receive(endpoint: &Endpoint, bytes: &mut [u8], block: bool) -> Result<usize> {
     Buffer::with_room(bytes, |buffer| endpoint.receive(buffer, block))
 }
 
-/// Whether an end hears the other.
+/// Returns whether one end receives what the other sends.
 pub(super) fn hears(to: &Endpoint, from: &Endpoint) -> Result<bool> {
     let mut bytes = [0; 4];
     let sent = send(from, b"scif", true)?;

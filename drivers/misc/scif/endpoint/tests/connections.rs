@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the request for a connection to its end.
+//! Tests of connections, from the request to the close.
 
 use super::{
     bed::{
@@ -35,7 +35,7 @@ mod cases {
     use super::*;
 
     #[test]
-    fn two_ends_know_each_other() -> Result {
+    fn connected_endpoints_know_each_others_port_ids() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(1)?;
         assert_eq!(listener.poll_state(), 0);
@@ -55,7 +55,7 @@ mod cases {
     }
 
     #[test]
-    fn who_is_refused_can_try_again() -> Result {
+    fn refused_endpoint_can_connect_again() -> Result {
         let bed = Bed::new()?;
         let (closed, to) = bed.listen(1)?;
         closed.close();
@@ -74,14 +74,14 @@ mod cases {
     }
 
     #[test]
-    fn only_as_many_wait_as_the_backlog_says() -> Result {
+    fn connect_beyond_the_backlog_is_refused() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
         let (first, second) = (bed.request(to)?, bed.request(to)?);
         assert_eq!(bed.open()?.connect(to, false), Err(ECONNREFUSED));
         assert_eq!(listener.facts().queued, 2);
         assert!(listener.poll_state() & poll_events::IN != 0);
-        // In the order in which they came.
+        // The listener accepts requests in the order in which they came.
         for near in [first, second] {
             let (from, _far) = listener.accept_endpoint(false)?;
             assert_eq!(near.connect(to, false)?.own, from.port);
@@ -91,9 +91,9 @@ mod cases {
         bed.end()
     }
 
-    /// The messages of others wait for room, and more than that.
+    /// Other messages wait for room, and there are more than the ring holds.
     #[test]
-    fn who_must_not_block_does_not_wait_for_room() -> Result {
+    fn nonblocking_connect_does_not_wait_for_room() -> Result {
         const MANY: usize = 300;
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(1)?;
@@ -102,7 +102,7 @@ mod cases {
         for _ in 0..MANY {
             all.push(bed.request(to)?, GFP_KERNEL)?;
         }
-        // The second call of each, and one that gives up.
+        // Every endpoint calls a second time, and one gives up.
         let wait = |endpoint: &Arc<Endpoint>| endpoint.connect(to, true) == Err(EINPROGRESS);
         assert!(all.iter().all(wait));
         drop(all.pop());
@@ -118,26 +118,26 @@ mod cases {
         bed.end()
     }
 
-    /// The peer does not get to look a name up.
+    /// The peer is kept from looking the name up.
     #[test]
-    fn who_must_not_block_does_not_wait_for_a_name() -> Result {
+    fn nonblocking_connect_does_not_wait_for_name_lookup() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
-        let [name, nobodys] = [42, 43].map(|number| Name { class: 7, number });
+        let [name, unbound] = [42, 43].map(|number| Name { class: 7, number });
         listener.bind_name(name.class, Some(name.number))?;
         let (near, lost, gone) = (bed.open()?, bed.open()?, bed.open()?);
         let begin =
             |endpoint: &Endpoint, name| endpoint.connect_name(NODE, name, true) == Err(EINPROGRESS);
         let holding = Holding::of(&bed.peer()?)?;
         for _ in 0..2 {
-            assert!(begin(&near, name) && begin(&lost, nobodys) && begin(&gone, name));
+            assert!(begin(&near, name) && begin(&lost, unbound) && begin(&gone, name));
             assert_eq!((near.poll_state(), lost.poll_state()), (0, 0));
         }
         drop(gone);
         drop(holding);
         bed.settle();
         assert!(lost.poll_state() & poll_events::ERR != 0);
-        assert_eq!(lost.connect_name(NODE, nobodys, true), Err(ENOENT));
+        assert_eq!(lost.connect_name(NODE, unbound, true), Err(ENOENT));
         let (from, far) = listener.accept_endpoint(false)?;
         assert!(matches!(listener.accept_endpoint(false), Err(EAGAIN)));
         bed.settle();
@@ -151,7 +151,7 @@ mod cases {
     }
 
     #[test]
-    fn a_listener_that_closes_refuses_those_who_wait() -> Result {
+    fn listener_close_refuses_queued_requests() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
         let endpoint = bed.request(to)?;
@@ -164,7 +164,7 @@ mod cases {
     }
 
     #[test]
-    fn who_waits_in_accept_returns_when_the_listener_closes() -> Result {
+    fn listener_close_interrupts_blocked_accept() -> Result {
         let bed = Bed::new()?;
         let (listener, _) = bed.listen(1)?;
         let waiting = Waiting::in_call(&listener, Call::Accept)?;
@@ -175,11 +175,11 @@ mod cases {
     }
 
     #[test]
-    fn who_does_not_wait_in_accept_is_not_interrupted() -> Result {
+    fn interrupted_nonblocking_accept_returns_eagain() -> Result {
         let bed = Bed::new()?;
         let (endpoint, _) = bed.listen(1)?;
         let (listener, port) = endpoint.listening()?;
-        // As if another thread had closed a descriptor.
+        // Acts as if another thread had closed a descriptor.
         let accept = |block| endpoint.accept_request(&listener, block, || true).map(drop);
         assert_eq!(accept(false), Err(EAGAIN));
         assert_eq!(accept(true), Err(EINTR));
@@ -188,10 +188,10 @@ mod cases {
     }
 
     #[test]
-    fn a_port_is_free_though_a_request_is_on_its_way() -> Result {
+    fn port_is_free_after_close_despite_request_in_flight() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(1)?;
-        // As the control work has found it, which is about to queue a request.
+        // Finds the listener as the control work does that is about to queue a request.
         let found = bed.scif().ports.listener(to.port);
         listener.close();
         let other = bed.open()?;
@@ -201,7 +201,7 @@ mod cases {
     }
 
     #[test]
-    fn a_request_that_is_given_up_is_not_accepted() -> Result {
+    fn abandoned_connect_request_is_not_accepted() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
         let (first, second) = (bed.request(to)?, bed.request(to)?);
@@ -216,11 +216,11 @@ mod cases {
     }
 
     #[test]
-    fn what_was_accepted_is_kept_until_it_is_taken_over() -> Result {
+    fn accepted_connection_is_kept_until_taken_over_once() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(2)?;
         let (first, second) = (bed.request(to)?, bed.request(to)?);
-        // There has to be somebody for whom it is kept.
+        // A kernel thread can't accept in two steps: only a process can take the connection over.
         assert!(matches!(listener.accept(true), Err(EINVAL)));
         become_process()?;
         let (from, handle) = listener.accept(true)?;
@@ -242,7 +242,7 @@ mod cases {
     }
 
     #[test]
-    fn each_state_allows_what_it_should() -> Result {
+    fn call_in_wrong_state_fails_with_documented_error() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(1)?;
         let endpoint = bed.open()?;
@@ -259,8 +259,8 @@ mod cases {
             port: 0,
         };
         assert_eq!(endpoint.connect(nowhere, false), Err(EINVAL));
-        let nobody = PortId { node: 1, ..to };
-        assert_eq!(endpoint.connect(nobody, false), Err(ENODEV));
+        let missing = PortId { node: 1, ..to };
+        assert_eq!(endpoint.connect(missing, false), Err(ENODEV));
         assert_eq!(listener.connect(to, false), Err(EOPNOTSUPP));
         assert_eq!(listener.listen(1), Err(EISCONN));
         let Pair { near, far } = bed.pair()?;
@@ -276,7 +276,7 @@ mod cases {
     }
 
     #[test]
-    fn a_port_belongs_to_all_that_were_accepted_on_it() -> Result {
+    fn port_stays_taken_until_all_accepted_endpoints_close() -> Result {
         let bed = Bed::new()?;
         let (listener, to) = bed.listen(1)?;
         let near = bed.request(to)?;
@@ -292,15 +292,15 @@ mod cases {
     }
 
     #[test]
-    fn a_close_that_gives_up_leaves_nobody_asleep() -> Result {
+    fn close_with_pending_transfer_gives_up_and_keeps_waiters() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let channel = near.connection()?.channel.clone();
-        // As one of a transfer that the peer does not let end.
+        // Acts as a transfer that the peer does not complete.
         let transfer = channel.begin_owned_use()?;
         near.close();
         assert!(transfer.is_given_up());
-        // Callers that wait for the transfer are woken by its end.
+        // The completion of the transfer wakes callers that wait for it.
         assert!(Arc::ptr_eq(&channel.waiters()?, &near.waiters));
         drop((transfer, channel));
         drop((near, far));
@@ -308,7 +308,7 @@ mod cases {
     }
 
     #[test]
-    fn all_endpoints_hear_of_a_lost_node() -> Result {
+    fn lost_node_fails_all_its_endpoints() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (listener, to) = bed.listen(1)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fences: marks, waiting for them, and signals.
+//! Tests of fences: marks, waits for marks, and signals.
 
 use super::{
     bed::{
@@ -29,13 +29,13 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Two ends with a window each, and the memory of those.
+/// Two ends with a window each, and the memory of these windows.
 struct Windows {
     near: Arc<Endpoint>,
     far: Arc<Endpoint>,
     ours: TestMemory,
     theirs: TestMemory,
-    /// Where both windows are.
+    /// Offset of both windows.
     offset: i64,
 }
 
@@ -56,9 +56,9 @@ impl Windows {
         }
     }
 
-    /// An end starts a transfer, and need not wait for its end.
+    /// Starts a transfer, without waiting for it.
     fn transfer(&self, from: &Endpoint) -> Result {
-        // A small one that need not be in order would have no number.
+        // A small transfer without order would be copied at once and have no number.
         let options = TransferOptions {
             ordered: true,
             ..TransferOptions::parse(0)?
@@ -80,7 +80,7 @@ mod cases {
     use super::*;
 
     #[test]
-    fn a_mark_stands_for_what_was_started_by_then() -> Result {
+    fn fence_mark_covers_transfers_started_before_it() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;
         let (near, far) = (&windows.near, &windows.far);
@@ -92,7 +92,7 @@ mod cases {
         assert!(one != none && one == near.fence_mark(Origin::Own)?);
         near.fence_wait(one)?;
         near.fence_wait(none)?;
-        // What one end calls its own, the other calls the peer's.
+        // One end's own transfers are the other end's peer's transfers.
         windows.transfer(near)?;
         let peers = far.fence_mark(Origin::Peer)?;
         assert!(peers != near.fence_mark(Origin::Own)? && peers != far.fence_mark(Origin::Own)?);
@@ -104,7 +104,7 @@ mod cases {
     }
 
     #[test]
-    fn what_is_no_mark_is_not_waited_for() -> Result {
+    fn fence_wait_for_invalid_mark_is_refused() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;
         let (near, far) = (&windows.near, &windows.far);
@@ -113,14 +113,14 @@ mod cases {
         for mark in [0, -1, 1, i32::MIN, i32::MAX, own + 1] {
             assert_eq!(near.fence_wait(mark), Err(EINVAL));
         }
-        // The other end has started nothing that this mark could be for.
+        // The far end has started no transfer that this mark could stand for.
         assert_eq!(far.fence_wait(own), Err(EINVAL));
         drop(windows);
         bed.end()
     }
 
     #[test]
-    fn signals_are_stored_at_both_ends() -> Result {
+    fn fence_signal_stores_values_at_both_ends() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;
         let (near, far) = (&windows.near, &windows.far);
@@ -142,7 +142,7 @@ mod cases {
             bed.settle();
             assert_eq!(u64::from_le_bytes(own.bytes(8)?), value);
             assert_eq!(u64::from_le_bytes(others.bytes(12)?), value + 1);
-            // And nowhere else.
+            // The bytes around the signal are untouched.
             assert_eq!((own.bytes(0)?, own.bytes(16)?), ([0; 8], [0; 8]));
             assert_eq!((others.bytes(4)?, others.bytes(20)?), ([0; 8], [0; 8]));
             let remote = SignalTargets {
@@ -158,7 +158,7 @@ mod cases {
     }
 
     #[test]
-    fn signals_are_given_in_the_order_in_which_they_were_asked_for() -> Result {
+    fn signals_are_stored_in_request_order() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;
         let near = &windows.near;
@@ -174,7 +174,7 @@ mod cases {
             };
             let connection = near.connection()?;
             let marks = connection.transfers.marks.as_arc_borrow();
-            // The second one finds nothing that it would have to wait for but the first.
+            // The second signal has nothing to wait for except the first one.
             marks.while_one_is_given(|| counts(1), || counts(2))?;
             let memory = if at_peer {
                 &windows.theirs
@@ -189,7 +189,7 @@ mod cases {
     }
 
     #[test]
-    fn a_signal_that_has_no_place_is_refused_whole() -> Result {
+    fn signal_with_invalid_target_stores_nothing() -> Result {
         let bed = Bed::new()?;
         let windows = Windows::new(&bed)?;
         let near = &windows.near;
@@ -219,7 +219,7 @@ mod cases {
     }
 
     #[test]
-    fn fences_end_with_the_connection() -> Result {
+    fn fences_fail_after_connection_ends() -> Result {
         for is_lost in [false, true] {
             let bed = Bed::new()?;
             let windows = Windows::new(&bed)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a peer says that it should not: what can't be ends the relation, what comes late does nothing.
+//! Tests of messages that a peer should not send. Impossible messages end the relation to the peer,
+//! and late ones are ignored.
 
 use super::bed::{
     hears,
@@ -37,7 +38,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// An envelope as it is, however wrong.
+/// An envelope that is sent as it is, however wrong.
 struct Raw(Envelope);
 
 impl Enveloped for Raw {
@@ -46,8 +47,8 @@ impl Enveloped for Raw {
     }
 }
 
-/// An id of a channel that is not there.
-const NOBODY: ChannelId = ChannelId(0x7777_0777);
+/// Id of a channel that does not exist.
+const MISSING: ChannelId = ChannelId(0x7777_0777);
 const WINDOW: WindowId = WindowId(0x7777);
 const RING: RingAddress = RingAddress {
     address: 4096,
@@ -63,19 +64,20 @@ const NOTHING: Grant = Grant {
     extents: 0,
 };
 
-/// The id of an end of a connection.
+/// Returns the id of an end of a connection.
 fn id_of(endpoint: &Endpoint) -> Result<ChannelId> {
     Ok(ChannelId(endpoint.facts().channel.ok_or(EINVAL)?))
 }
 
-/// The same message with another content.
+/// Returns the message with another content.
 fn altered(message: Message, alter: impl FnOnce(&mut Envelope)) -> Raw {
     let mut envelope = message.envelope();
     alter(&mut envelope);
     Raw(envelope)
 }
 
-/// A message that says this ends the relation; connections end with it, and nobody is hurt.
+/// Checks that the posted message ends the relation. The connections end with it, and nothing is
+/// left.
 fn check_lost(post: impl FnOnce(&Peer, ChannelId) -> Result) -> Result {
     let bed = Bed::new()?;
     let Pair { near, far } = bed.pair()?;
@@ -100,11 +102,11 @@ mod cases {
     use super::*;
 
     #[test]
-    fn what_is_no_message_ends_the_relation() -> Result {
-        let first = Message::CloseDone { target: NOBODY };
+    fn invalid_message_ends_the_session() -> Result {
+        let first = Message::CloseDone { target: MISSING };
         check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 0)))?;
         check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 200)))?;
-        // About no channel, and with a code that there is not.
+        // Sends a message about no channel, and one with an unknown code.
         check_lost(|peer, _| peer.post(&altered(first, |it| it.target = ChannelId::NONE)))?;
         check_lost(|peer, target| {
             let refuse = Message::Refuse {
@@ -118,7 +120,7 @@ mod cases {
     }
 
     #[test]
-    fn extents_of_a_window_that_was_not_offered_end_the_relation() -> Result {
+    fn extents_of_an_unoffered_window_end_the_session() -> Result {
         check_lost(|peer, target| {
             peer.post(&Message::WindowExtents {
                 target,
@@ -129,19 +131,19 @@ mod cases {
     }
 
     #[test]
-    fn an_acceptance_that_was_not_requested_ends_the_relation() -> Result {
+    fn unrequested_accept_message_ends_the_session() -> Result {
         let accept = |target| Message::Accept {
             target,
-            source: NOBODY,
+            source: MISSING,
             port: 1,
             ring: RING,
         };
-        check_lost(|peer, _| peer.post(&accept(NOBODY)))?;
+        check_lost(|peer, _| peer.post(&accept(MISSING)))?;
         check_lost(|peer, target| peer.post(&accept(target)))
     }
 
     #[test]
-    fn a_ring_that_nobody_has_asked_for_ends_the_relation() -> Result {
+    fn unrequested_ring_offer_ends_the_session() -> Result {
         for size in [0, 4096] {
             check_lost(|peer, target| {
                 peer.post(&Message::RingOffer {
@@ -155,7 +157,7 @@ mod cases {
     }
 
     #[test]
-    fn a_window_of_no_size_ends_the_relation() -> Result {
+    fn offer_of_an_empty_window_ends_the_session() -> Result {
         check_lost(|peer, target| {
             peer.post(&Message::WindowOffer {
                 target,
@@ -172,10 +174,10 @@ mod cases {
         })
     }
 
-    /// The page at 16 MiB, as an extent: there is memory.
+    /// Page at 16 MiB as an extent: there is memory.
     const PAGE: u64 = 0x1000 << 20;
 
-    /// Of so many pages, in so many extents.
+    /// Returns an offer of a window with so many pages, in so many extents.
     fn offer(target: ChannelId, pages: u64, extents: u32, first: [u64; 2]) -> Message {
         Message::WindowOffer {
             target,
@@ -200,9 +202,10 @@ mod cases {
     }
 
     #[test]
-    fn extents_that_do_not_fill_the_window_end_the_relation() -> Result {
+    fn extents_not_matching_the_window_size_end_the_session() -> Result {
         check_lost(|peer, target| peer.post(&offer(target, 2, 1, [PAGE, 0])))?;
-        // In the annex of the offer, and of the message that follows.
+        // The wrong extent is in the annex of the offer, and then in the annex of the message that
+        // follows.
         check_lost(|peer, target| {
             peer.post_with(
                 &offer(target, 4, 4, [PAGE, PAGE]),
@@ -222,7 +225,7 @@ mod cases {
     }
 
     #[test]
-    fn more_extents_than_were_offered_end_the_relation() -> Result {
+    fn more_extents_than_offered_end_the_session() -> Result {
         check_lost(|peer, target| {
             let message = offer(target, 68, 67, [PAGE, PAGE]);
             peer.post_with(&message, &annex(&[PAGE; EXTENTS_IN_ANNEX]))?;
@@ -236,7 +239,7 @@ mod cases {
     }
 
     #[test]
-    fn windows_are_offered_one_after_another() -> Result {
+    fn second_offer_before_all_extents_ends_the_session() -> Result {
         let half = |target| offer(target, 70, 67, [PAGE, PAGE]);
         check_lost(|peer, target| {
             peer.post_with(&half(target), &annex(&[PAGE; EXTENTS_IN_ANNEX]))?;
@@ -245,23 +248,23 @@ mod cases {
     }
 
     #[test]
-    fn what_is_about_a_connection_that_is_gone_does_nothing() -> Result {
+    fn message_for_a_closed_connection_is_ignored() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let peer = bed.peer()?;
-        let target = NOBODY;
+        let target = MISSING;
         for message in [
             Message::Refuse {
                 target,
                 reason: Status::Refused,
             },
             Message::Cancel {
-                source: NOBODY,
+                source: MISSING,
                 to: Destination::of_port(1),
             },
             Message::Close {
                 target,
-                source: NOBODY,
+                source: MISSING,
             },
             Message::CloseDone { target },
             Message::RingWanted { target },
@@ -301,13 +304,13 @@ mod cases {
     }
 
     #[test]
-    fn a_request_is_given_up_where_it_waits() -> Result {
+    fn cancel_removes_the_request_from_the_named_listener_only() -> Result {
         let bed = Bed::new()?;
         let ((listener, to), (other, elsewhere)) = (bed.listen(1)?, bed.listen(1)?);
         let near = bed.request(to)?;
         let peer = bed.peer()?;
         let source = id_of(&near)?;
-        // No other listener is looked at: there may be many.
+        // The peer searches no other listener than the one named: there may be many.
         for (port, queued) in [(elsewhere.port, 1), (to.port, 0)] {
             let to = Destination::of_port(port);
             peer.post(&Message::Cancel { source, to })?;
@@ -322,7 +325,7 @@ mod cases {
     }
 
     #[test]
-    fn answers_that_nobody_waits_for_do_nothing() -> Result {
+    fn unexpected_answers_are_ignored() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (peer, target) = (bed.peer()?, id_of(&near)?);

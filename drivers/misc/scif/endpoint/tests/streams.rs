@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bytes through a connection, and who waits for them.
+//! Tests of bytes through a connection, and of calls that wait for them.
 
 use super::{
     bed::{
@@ -19,7 +19,7 @@ use super::{
 use crate::sys::chardev::poll_events;
 use kernel::prelude::*;
 
-/// Bytes that can be told from others: no two parts of a ring are equal.
+/// Returns bytes in a pattern in which no two parts of a ring are equal.
 fn byte(at: usize) -> u8 {
     (at % 251) as u8
 }
@@ -29,14 +29,15 @@ mod cases {
     use super::*;
 
     #[test]
-    fn bytes_arrive_in_order_however_they_are_cut() -> Result {
+    fn bytes_arrive_in_order_for_any_call_sizes() -> Result {
         const TOTAL: usize = 5 * RING_SIZE + 17;
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (mut sent, mut received) = (0, 0);
         let mut bytes = [0; 700];
         while received < TOTAL {
-            // Neither divides the ring, so that each end comes to the seam in the midst of a call.
+            // Neither length divides the ring, so each end meets the end of the ring in the middle
+            // of a call.
             let count = bytes.len().min(TOTAL - sent);
             for (index, place) in bytes.iter_mut().enumerate() {
                 *place = byte(sent + index);
@@ -56,7 +57,7 @@ mod cases {
     }
 
     #[test]
-    fn a_full_ring_takes_no_more_until_there_is_room() -> Result {
+    fn full_ring_is_not_writable_until_bytes_are_received() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let ready = |bit| near.poll_state() & bit != 0;
@@ -75,7 +76,7 @@ mod cases {
     }
 
     #[test]
-    fn who_sends_much_waits_for_who_receives() -> Result {
+    fn blocking_send_waits_for_the_receiver() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let sending = Waiting::in_call(&near, Call::Send)?;
@@ -88,11 +89,11 @@ mod cases {
     }
 
     #[test]
-    fn who_waits_for_much_room_is_not_lost_for_a_little() -> Result {
+    fn sender_keeps_waiting_while_there_is_too_little_room() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let sending = Waiting::in_call(&near, Call::Send)?;
-        // It is woken for data, and finds less room than it waits for.
+        // The sender is woken for data, and finds less room than it waits for.
         assert!(near.poll_state() & poll_events::IN == 0);
         let mut bytes = KVec::from_elem(1, 3 * RING_SIZE, GFP_KERNEL)?;
         let (some, rest) = bytes.split_at_mut(10);
@@ -106,13 +107,14 @@ mod cases {
     }
 
     #[test]
-    fn who_replaces_a_wish_that_was_reached_tells_who_waits() -> Result {
+    fn replacing_a_reached_wake_request_wakes_its_waiter() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let receiving = Waiting::in_call(&far, Call::Receive)?;
-        // The other end has not looked yet whether it is to ring, and won't find that wish.
+        // Acts as a peer that has moved its counter and not read the request yet. It will not find
+        // that request any more.
         far.connection()?.stream.pretend_more_was_sent(8)?;
-        // Who receives has them already if it was on its way to sleep only.
+        // If the receiver was only on its way to sleep, it already has the bytes.
         let _ = far.poll_state();
         assert_eq!(receiving.result()?, 8);
         drop((near, far));
@@ -120,11 +122,11 @@ mod cases {
     }
 
     #[test]
-    fn who_polls_does_not_take_the_wish_of_who_receives() -> Result {
+    fn poll_does_not_replace_the_wake_request_of_a_receiver() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let receiving = Waiting::in_call(&far, Call::Receive)?;
-        // Whoever polls has the other end ring for the first byte, and for no further one.
+        // The poller has the peer ring for the first byte, and for no further one.
         assert!(far.poll_state() & poll_events::IN == 0);
         for byte in b"one more" {
             assert_eq!(send(&near, &[*byte], true)?, 1);
@@ -135,7 +137,7 @@ mod cases {
     }
 
     #[test]
-    fn what_was_sent_before_the_end_can_be_received() -> Result {
+    fn bytes_sent_before_close_can_be_received() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         assert_eq!(send(&near, b"the rest", true)?, 8);
@@ -145,7 +147,7 @@ mod cases {
         let ready = far.poll_state();
         assert!(ready & poll_events::IN != 0 && ready & poll_events::HUP != 0);
         assert_eq!(send(&far, b"x", true), Err(ECONNRESET));
-        // A call that gets some of what it wants has not failed.
+        // A call that receives some of its bytes does not fail.
         let mut bytes = [0; 20];
         assert_eq!(receive(&far, &mut bytes[..4], true)?, 4);
         assert_eq!(receive(&far, &mut bytes[4..], true)?, 4);
@@ -157,12 +159,12 @@ mod cases {
     }
 
     #[test]
-    fn the_close_of_either_end_wakes_who_receives() -> Result {
+    fn close_of_either_end_wakes_blocked_receiver() -> Result {
         let bed = Bed::new()?;
         for own in [true, false] {
             let Pair { near, far } = bed.pair()?;
             let receiving = Waiting::in_call(&near, Call::Receive)?;
-            // Some of what it wants is not enough.
+            // The receiver goes on waiting when it has got some of its bytes.
             assert_eq!(send(&far, b"half", true)?, 4);
             if own { &near } else { &far }.close();
             assert_eq!(receiving.result()?, 4);
@@ -173,7 +175,7 @@ mod cases {
     }
 
     #[test]
-    fn the_close_of_either_end_wakes_who_sends() -> Result {
+    fn close_of_either_end_wakes_blocked_sender() -> Result {
         let bed = Bed::new()?;
         for own in [true, false] {
             let Pair { near, far } = bed.pair()?;
@@ -187,7 +189,7 @@ mod cases {
     }
 
     #[test]
-    fn the_loss_of_the_node_wakes_who_waits() -> Result {
+    fn node_loss_wakes_blocked_callers() -> Result {
         let bed = Bed::new()?;
         let (first, second) = (bed.pair()?, bed.pair()?);
         let receiving = Waiting::in_call(&first.near, Call::Receive)?;
@@ -196,14 +198,14 @@ mod cases {
         assert_eq!(receiving.result(), Err(ECONNRESET));
         assert_eq!(sending.result(), Ok(RING_SIZE));
         assert_eq!(send(&second.near, b"x", true), Err(ECONNRESET));
-        // What has come is received, lost or not.
+        // Data that has arrived can be received after the loss.
         assert_eq!(receive(&second.far, &mut [0; 8], true), Ok(8));
         drop((first, second));
         bed.end()
     }
 
     #[test]
-    fn connections_do_not_hear_each_other() -> Result {
+    fn data_and_close_do_not_reach_other_connections() -> Result {
         let bed = Bed::new()?;
         let (first, second) = (bed.pair()?, bed.pair()?);
         assert_eq!(send(&first.near, b"first", true)?, 5);

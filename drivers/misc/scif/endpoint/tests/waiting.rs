@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Somebody who waits in a call on an endpoint, in a thread of its own.
+//! A call that waits on an endpoint, in a thread of its own.
 
-use super::bed::{
-    receive,
-    send,
-    RING_SIZE, //
+use super::{
+    bed::{
+        receive,
+        send,
+        RING_SIZE, //
+    },
+    windows::ANYWHERE, //
 };
 use crate::{
     endpoint::Endpoint,
-    sys::workqueue::Queue, //
+    sys::{
+        tests::TestMemory,
+        workqueue::Queue, //
+    },
 };
 use kernel::{
     impl_has_work, new_work,
@@ -28,9 +34,9 @@ use kernel::{
     },
 };
 
-/// A look at who is about to wait.
+/// Interval of the checks whether the call waits.
 const LOOK: Delta = Delta::from_micros(200);
-/// As often as this; who does not wait by then does not wait.
+/// Number of these checks. A call that does not wait by then will not wait.
 const LOOKS: u32 = 100_000;
 
 /// A call that waits.
@@ -38,11 +44,13 @@ const LOOKS: u32 = 100_000;
 pub(super) enum Call {
     Accept,
     Receive,
-    /// More than the ring holds.
+    /// Sends more than the ring holds.
     Send,
+    /// Registers a page.
+    Register,
 }
 
-/// See the head of this file.
+/// A call that waits in a thread of its own.
 pub(super) struct Waiting {
     thread: Arc<Thread>,
     queue: Queue,
@@ -70,6 +78,7 @@ impl WorkItem for Thread {
             Call::Accept => endpoint.accept_endpoint(true).map(|_| 0),
             Call::Receive => receive(endpoint, &mut [0; 8], true),
             Call::Send => send_much(endpoint),
+            Call::Register => register(endpoint),
         });
     }
 }
@@ -79,9 +88,16 @@ fn send_much(endpoint: &Endpoint) -> Result<usize> {
     send(endpoint, &bytes, true)
 }
 
+fn register(endpoint: &Endpoint) -> Result<usize> {
+    let memory = TestMemory::new(1)?;
+    endpoint
+        .register(memory.buffer(), 0, ANYWHERE)
+        .map(|offset| offset as usize)
+}
+
 impl Waiting {
-    /// Begins the call, and returns when it waits, or ETIMEDOUT if it does not; then the endpoint is
-    /// closed.
+    /// Starts the call, and returns when it waits. ETIMEDOUT: the call does not wait. The endpoint
+    /// is closed then.
     pub(super) fn in_call(endpoint: &Arc<Endpoint>, call: Call) -> Result<Self> {
         let thread = Arc::pin_init(
             pin_init!(Thread {
@@ -93,7 +109,7 @@ impl Waiting {
             GFP_KERNEL,
         )?;
         let queue = Queue::background(c"scif_test")?;
-        // It is enqueued once, so this can't fail.
+        // The work is enqueued only once, so this can't fail.
         let _ = queue.enqueue(thread.clone());
         for _ in 0..LOOKS {
             if endpoint.waiters.has_waiters() {
@@ -105,7 +121,7 @@ impl Waiting {
         Err(ETIMEDOUT)
     }
 
-    /// Waits for the end of the call. Returns what that returned.
+    /// Waits for the end of the call. Returns its result.
     pub(super) fn result(self) -> Result<usize> {
         self.queue.flush();
         self.thread.result.copy().unwrap_or(Err(EAGAIN))

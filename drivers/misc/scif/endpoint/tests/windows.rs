@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Windows of memory that is lent, and transfers between them.
+//! Tests of windows of lent memory, and of transfers between them.
 
-use super::bed::{
-    Bed,
-    Pair, //
+use super::{
+    bed::{
+        Bed,
+        Pair, //
+    },
+    waiting::{
+        Call,
+        Waiting, //
+    },
 };
 use crate::{
     arguments::{
@@ -34,19 +40,19 @@ use kernel::{
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// For reading and writing, where the module likes.
+/// Options for reading and writing, at an offset that the module chooses.
 pub(super) const ANYWHERE: WindowOptions = WindowOptions {
     protection: PROTECTION_READ | PROTECTION_WRITE,
     fixed: false,
 };
 
-/// The same, where the test likes.
+/// Options for reading and writing, at an offset that the test chooses.
 const FIXED: WindowOptions = WindowOptions {
     fixed: true,
     ..ANYWHERE
 };
 
-/// Complete on return.
+/// Options of a transfer that is complete when the call returns.
 const SYNCHRONOUS: TransferOptions = TransferOptions {
     use_cpu: false,
     use_cache: false,
@@ -54,7 +60,7 @@ const SYNCHRONOUS: TransferOptions = TransferOptions {
     ordered: false,
 };
 
-/// A transfer between windows of both ends; `local` and `remote` are offsets.
+/// Copies between windows of both ends. `local` and `remote` are offsets.
 fn copy(endpoint: &Endpoint, direction: Direction, local: i64, remote: i64, len: u64) -> Result {
     endpoint.transfer(
         direction,
@@ -70,7 +76,7 @@ mod cases {
     use super::*;
 
     #[test]
-    fn both_ends_choose_equal_offsets() -> Result {
+    fn both_ends_choose_equal_window_offsets() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let memory = TestMemory::new(1)?;
@@ -84,7 +90,7 @@ mod cases {
     }
 
     #[test]
-    fn a_place_is_taken_once_and_given_back_whole() -> Result {
+    fn fixed_offset_is_taken_once_and_unregistered_whole() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let memory = TestMemory::new(2)?;
@@ -108,7 +114,7 @@ mod cases {
     }
 
     #[test]
-    fn a_window_that_was_lost_is_not_said_to_be_missing() -> Result {
+    fn transfer_to_an_unmappable_window_fails_with_enomem() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let memory = TestMemory::new(1)?;
@@ -119,7 +125,7 @@ mod cases {
         let peer = bed.peer()?;
         peer.post(&Message::WindowOffer {
             target: ChannelId(channel),
-            // Nobody waits for it, and there is no such memory.
+            // There is no such memory, and no call waits for the answer.
             offer: Offer {
                 window: WindowId(0x7777),
                 protection: PROTECTION_READ,
@@ -142,14 +148,14 @@ mod cases {
     }
 
     #[test]
-    fn bytes_go_either_way_at_any_alignment() -> Result {
+    fn transfers_copy_both_ways_at_any_alignment() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (ours, theirs) = (TestMemory::new(3)?, TestMemory::new(3)?);
         let local = near.register(ours.buffer(), 0, ANYWHERE)?;
         let remote = far.register(theirs.buffer(), 0, ANYWHERE)?;
         ours.fill(1)?;
-        // Over the borders of pages, of both sides, which do not lie at the same bytes.
+        // Crosses page borders on both sides, at different bytes.
         copy(
             &near,
             Direction::Write,
@@ -164,14 +170,15 @@ mod cases {
         assert_eq!(ours.bytes(6)?, [1, 2, 2, 1]);
         let moved = near.facts().traffic.ok_or(EINVAL)?.transfers;
         assert_eq!((moved.written.bytes, moved.read.bytes), (2 * PAGE - 10, 2));
-        // The first had to wait for a window if the control work had not taken it in; the second was over at once.
+        // The first transfer had to wait for a window if the control work had not handled its offer
+        // yet. The second transfer completed at once.
         assert!(moved.is_idle() && moved.issued <= 1 && moved.complete == moved.issued);
         drop((near, far));
         bed.end()
     }
 
     #[test]
-    fn a_transfer_may_span_windows_without_a_gap() -> Result {
+    fn transfer_may_span_adjacent_windows_only() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (ours, first, second) = (
@@ -187,7 +194,7 @@ mod cases {
         copy(&near, Direction::Write, local, 9 * page - 2, 4)?;
         assert_eq!(first.bytes(PAGE_SIZE - 4)?, [0, 0, 3, 3]);
         assert_eq!(second.bytes(0)?, [3, 3, 0, 0]);
-        // Nothing is written of what does not fit as a whole.
+        // A transfer that leaves the windows writes nothing at all.
         let refused = copy(&near, Direction::Write, local, 10 * page - 2, 4);
         assert_eq!(refused, Err(ENXIO));
         assert_eq!(second.bytes(PAGE_SIZE - 2)?, [0, 0]);
@@ -196,7 +203,21 @@ mod cases {
     }
 
     #[test]
-    fn only_what_is_registered_and_allowed_is_reached() -> Result {
+    fn register_fails_with_econnreset_while_peer_closes() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        // An end that closes does this before it sends `Close`.
+        far.connection()?.remote_windows.forget_all();
+        let waiting = Waiting::in_call(&near, Call::Register)?;
+        bed.settle();
+        far.close();
+        assert_eq!(waiting.result(), Err(ECONNRESET));
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn transfer_outside_registered_windows_is_refused() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let memory = TestMemory::new(1)?;
@@ -220,7 +241,7 @@ mod cases {
     }
 
     #[test]
-    fn pages_of_the_peer_keep_their_window() -> Result {
+    fn remote_pages_keep_an_unregistered_window_alive() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let memory = TestMemory::new(2)?;
@@ -247,7 +268,7 @@ mod cases {
     }
 
     #[test]
-    fn pages_that_were_pinned_make_any_number_of_windows() -> Result {
+    fn pinned_pages_can_be_registered_several_times() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
         let (memory, other) = (TestMemory::new(1)?, TestMemory::new(1)?);
@@ -256,7 +277,7 @@ mod cases {
         let first = far.register_pinned(&pinned, 0, false)?;
         let second = far.register_pinned(&pinned, 0, false)?;
         assert!(first != second);
-        // The windows stay, and allow what was pinned for.
+        // The windows stay, and allow the accesses that the pages were pinned for.
         drop(pinned);
         far.unregister(first, PAGE)?;
         memory.fill(4)?;
@@ -268,7 +289,7 @@ mod cases {
     }
 
     #[test]
-    fn parts_of_pinned_memory_are_windows_of_many_connections() -> Result {
+    fn parts_of_pinned_pages_can_be_windows_of_many_connections() -> Result {
         let bed = Bed::new()?;
         let (one, two) = (bed.pair()?, bed.pair()?);
         let (memory, other) = (TestMemory::new(3)?, TestMemory::new(2)?);
@@ -288,7 +309,7 @@ mod cases {
         memory.fill(7)?;
         copy(&two.near, Direction::Read, local, second, 2)?;
         assert_eq!(other.bytes(0)?, [7, 7, 0]);
-        // Behind the part there is nothing.
+        // There is no window behind the part.
         assert_eq!(
             copy(&two.near, Direction::Read, local, second, PAGE + 1),
             Err(ENXIO)
@@ -297,9 +318,10 @@ mod cases {
         bed.end()
     }
 
-    /// A part that came before may have been lost, without memory to say so.
+    /// The closed end may have had no memory to refuse the offer. So the test sends a message that
+    /// follows an offer, without the offer.
     #[test]
-    fn what_is_offered_to_an_end_that_is_closed_is_released() -> Result {
+    fn window_offered_to_a_closed_end_is_released() -> Result {
         let bed = Bed::new()?;
         let (pair, other) = (bed.pair()?, bed.pair()?);
         let closed = other.near.facts().channel.ok_or(EINVAL)?;
@@ -326,7 +348,7 @@ mod cases {
     }
 
     #[test]
-    fn the_end_of_a_connection_takes_its_windows() -> Result {
+    fn windows_are_released_when_the_connection_ends() -> Result {
         for is_lost in [false, true] {
             let bed = Bed::new()?;
             let Pair { near, far } = bed.pair()?;

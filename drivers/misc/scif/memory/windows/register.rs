@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering: a window is made and offered to the peer, which has granted it or is asked for it.
+//! Registration: making a window and offering it to the peer.
 //!
-//! A window that is granted is there when the call returns: the peer is not rung for it, as it looks
-//! when somebody there asks for a window that it does not know, or when it is told something else. What
-//! is not granted, the first window of all to begin with, the peer answers, which takes its time.
+//! The peer *grants* windows in advance, within bounds. A granted window is registered when the
+//! call returns. The peer is not woken for it. It handles the offer when a caller there asks for a
+//! window that it does not know, or with the next message. The peer answers the offer of a window
+//! that is not granted, which takes a round trip. The first window is never granted, as only its
+//! answer brings the grant.
 //!
-//! Memory is taken outside of the peer, because the process whose it is decides how long that takes.
+//! Memory is pinned outside of the peer, because the process that owns it decides how long that
+//! takes.
 
 use super::{
-    Place,
+    RegisteredRange,
     Windows, //
 };
 use crate::{
@@ -45,6 +48,7 @@ use crate::{
         window::Window, //
     },
     peer::PeerUse,
+    sync::call_lock::CallGuard,
     sys::{
         arena::Access,
         buffer::Buffer,
@@ -61,14 +65,15 @@ use kernel::{
     },
 };
 
-/// What a window is made of.
-struct Taken {
+/// The memory of a new window.
+struct WindowMemory {
     pages: Arc<Pages>,
-    /// Of what the pages are a part that others may share; none if they are the window's own.
+    /// Part of pinned memory that other windows may share. `None` if the pages are the window's
+    /// own.
     part: Option<PartOfMemory>,
 }
 
-/// What the peer may do, as far as the bridge can keep it from the rest.
+/// Returns the accesses that the bridge should allow the peer, as far as it can tell them apart.
 fn access_by(protection: u32) -> Access {
     match (
         protection & PROTECTION_READ != 0,
@@ -76,12 +81,13 @@ fn access_by(protection: u32) -> Access {
     ) {
         (true, true) => Access::Both,
         (false, true) => Access::Write,
-        // One of them there is.
+        // At least one of the two flags is set.
         _ => Access::Read,
     }
 }
 
-/// An annex of packed extents, as many as it holds. EINVAL for one that could not be packed.
+/// Fills an annex with as many packed extents as it holds. EINVAL for an extent that could not be
+/// packed.
 fn next_annex(extents: &mut impl Iterator<Item = Option<u64>>) -> Result<Annex> {
     let mut annex = Annex::new();
     for extent in extents.take(EXTENTS_IN_ANNEX) {
@@ -91,10 +97,16 @@ fn next_annex(extents: &mut impl Iterator<Item = Option<u64>>) -> Result<Annex> 
 }
 
 impl Windows {
-    /// Registers whole pages of the caller. Returns the offset of the window. Killable.
+    /// Registers whole pages of the caller. Returns the offset of the window.
     ///
-    /// ENOSPC if the aperture through which the peer would reach it is full; EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
-    /// the original driver did; ENOMEM if either side has no memory to keep track of it.
+    /// # Errors
+    ///
+    /// - ENOSPC: the aperture by which the peer would reach the window is full.
+    /// - EAGAIN: resources to pin the memory are missing, or the memory is out of the peer's reach.
+    ///   The original driver returned EAGAIN, too.
+    /// - ENOMEM: one of the sides has no memory to keep track of the window.
+    ///
+    /// Context: may sleep, killable.
     pub(crate) fn register(
         self: &Arc<Self>,
         memory: &Buffer,
@@ -104,13 +116,17 @@ impl Windows {
         let writable = options.protection & PROTECTION_WRITE != 0;
         self.register_with(memory.len(), offset, options, || {
             let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
-            Ok(Taken { pages, part: None })
+            Ok(WindowMemory { pages, part: None })
         })
     }
 
-    /// As [`Self::register`], with the `len` bytes from `from` on of memory that is pinned already;
-    /// EINVAL unless they are pages of it, EACCES if the window is to allow more than it does, EAGAIN if there
-    /// are too many of it.
+    /// Registers, as [`Self::register`] does, the `len` bytes from `from` on of pinned memory.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: the bytes are not whole pages of the memory.
+    /// - EACCES: the window would allow more than the memory does.
+    /// - EAGAIN: there are too many windows of the memory.
     pub(crate) fn register_part(
         self: &Arc<Self>,
         memory: &Arc<PinnedMemory>,
@@ -124,17 +140,17 @@ impl Windows {
         self.register_with(len, offset, options, || {
             let pages = part.pages().clone();
             let part = Some(part);
-            Ok(Taken { pages, part })
+            Ok(WindowMemory { pages, part })
         })
     }
 
-    /// Registers what `take` comes up with, `len` bytes, once there is a place for it.
+    /// Registers the `len` bytes of memory that `take` returns, once there is a range for them.
     fn register_with(
         self: &Arc<Self>,
         len: usize,
         offset: i64,
         options: WindowOptions,
-        take: impl FnOnce() -> Result<Taken>,
+        take: impl FnOnce() -> Result<WindowMemory>,
     ) -> Result<i64> {
         let result = self.register_untraced(len, offset, options, take);
         trace::register(|| trace::Window {
@@ -153,11 +169,11 @@ impl Windows {
         len: usize,
         offset: i64,
         options: WindowOptions,
-        take: impl FnOnce() -> Result<Taken>,
+        take: impl FnOnce() -> Result<WindowMemory>,
     ) -> Result<i64> {
         self.channel.check_established()?;
-        let place = self.take_place(offset, len as u64, options.fixed)?;
-        let offset = place.range.offset();
+        let registered = self.take_range(offset, len as u64, options.fixed)?;
+        let offset = registered.range.offset();
         self.used.store(true, Relaxed);
         let taken = take()?;
         let mut protection = options.protection;
@@ -167,11 +183,13 @@ impl Windows {
         if !taken.pages.are_held() {
             protection |= TRANSFERS_ONLY;
         }
-        // Before the peer hears of the window: what fails later keeps the range until the peer has let go of it.
+        // Allocates before the peer hears of the window. A later failure would keep the range taken
+        // until the peer has released the window.
         let reservation = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let (_inside, window, granted) = self.make_exported(taken, place, protection)?;
+        let (_inside, window, granted) = self.make_exported(taken, registered, protection)?;
         let mut offered = false;
-        let accepted = self.offer(&window, granted, &mut offered);
+        let turn = self.offering.lock();
+        let accepted = turn.and_then(|turn| self.offer(&window, granted, turn, &mut offered));
         match accepted.and_then(|()| self.activate(&window, reservation)) {
             Ok(()) => Ok(offset),
             Err(error) => {
@@ -180,7 +198,7 @@ impl Windows {
                 }
                 self.revoke(&window);
                 if self.lent.load(Relaxed) {
-                    // Who has lent it takes it back when it hears of the error.
+                    // The lender takes the memory back when it gets the error.
                     self.wait_for_release(|| self.exports.get(window.id).is_some());
                 }
                 Err(error)
@@ -188,15 +206,16 @@ impl Windows {
         }
     }
 
-    /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
-    /// is to go after it; and whether the peer has granted it.
+    /// Makes a window and adds it to the peer's exports. Returns a use of the peer, the window, and
+    /// whether the peer has granted it. The caller drops the use, which keeps the peer from ending,
+    /// after the window.
     fn make_exported(
         &self,
-        taken: Taken,
-        place: Place,
+        taken: WindowMemory,
+        registered: RegisteredRange,
         protection: u32,
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
-        // Whoever has a window keeps its mappings, which must not outlive the session.
+        // A window holds its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
         let (memory, export) = match taken.part {
             None => {
@@ -206,34 +225,46 @@ impl Windows {
             }
             Some(part) => (part.local(), part.export(self.channel.peer())?),
         };
-        let all = Range::from_parts(0, place.range.len()).map_err(|_| EINVAL)?;
+        let all = Range::from_parts(0, registered.range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
-        let window = Window::new(id, place, protection, memory, all, export)?;
+        let window = Window::new(id, registered, protection, memory, all, export)?;
         let granted = self.exports.add(&window)?;
         Ok((inside, window, granted))
     }
 
-    /// Pushes the window to the peer, and waits for its answer if it has not `granted` it.
+    /// Sends the window to the peer, and waits for its answer if it has not `granted` the window.
     ///
-    /// `offered` says afterwards whether the peer has heard of it.
-    pub(super) fn offer(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
-        self.push(window, granted, offered)?;
+    /// Offers go one after another, so that a process can't fill the peer with incomplete ones: the
+    /// `turn` is a guard of [`Windows::offering`]. Sets `offered` to whether the peer has heard of
+    /// the window.
+    pub(super) fn offer(
+        &self,
+        window: &Window,
+        granted: bool,
+        turn: CallGuard<'_>,
+        offered: &mut bool,
+    ) -> Result {
+        self.push(window, granted, turn, offered)?;
         if granted {
             window.set_answer(Status::Done);
             return Ok(());
         }
         self.channel.waiters()?.wait_killable(|| {
-            // A peer that lets go of the window instead of answering has closed its end, or its node
-            // goes: the news of that comes, too.
+            // A peer that releases the window instead of answering has closed its end, or its node
+            // goes. The channel's state tells this.
             window
                 .answer()
                 .or_else(|| self.channel.check_established().err().map(Err))
         })?
     }
 
-    fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
-        // One after another, so that a process can't fill the peer with half offers.
-        let _offering = self.offering.lock()?;
+    fn push(
+        &self,
+        window: &Window,
+        granted: bool,
+        _turn: CallGuard<'_>,
+        offered: &mut bool,
+    ) -> Result {
         let target = self.channel.remote()?;
         let mut extents = window.packed();
         let mut first = [0; EXTENTS_IN_OFFER];
@@ -246,8 +277,8 @@ impl Windows {
             offer: Offer {
                 window: window.id,
                 protection: window.protection,
-                offset: window.place.range.start(),
-                len: window.place.range.len(),
+                offset: window.registered.range.start(),
+                len: window.registered.range.len(),
                 extents: window.packed_extents,
                 wants_answer: !granted,
             },
@@ -260,7 +291,8 @@ impl Windows {
             });
             annex = posted.inspect_err(|_| {
                 if *offered {
-                    // Before anybody offers the next one: the peer keeps one that is not complete.
+                    // Revokes before the next offer begins, as the peer stores one incomplete offer
+                    // only.
                     self.revoke(window);
                 }
             })?;
@@ -276,34 +308,36 @@ impl Windows {
         }
     }
 
-    /// The peer has answered an offer. Called by the control work.
+    /// Handles the peer's answer to an offer.
+    /// Context: control work.
     pub(crate) fn answered(&self, id: WindowId, status: Status, grant: Grant) {
         self.exports.set_grant(grant);
         if let Some(window) = self.exports.get(id) {
-            // One that is not listed has served by then, or the transfer goes another way.
+            // Only the loss of a listed window is logged: an unlisted one has served by then, or
+            // the transfer goes another way.
             let is_lost = !window.set_answer(status) && status != Status::Done;
-            if is_lost && window.place.is_listed && self.channel.may_log() {
+            if is_lost && window.registered.is_listed && self.channel.may_log() {
                 pr_warn!(
-                    "node {} has lost a window of this node, for lack of memory\n",
+                    "node {} has dropped a window of this node, for lack of memory or reach: programs there can't use it\n",
                     self.channel.node()
                 );
             }
             self.channel.wake();
         }
         if status != Status::Done {
-            // The peer does not hold it.
+            // The peer does not hold the window.
             self.exports.release(id);
         }
     }
 }
 
-#[kunit_tests(scif_memory_packed_extents)]
+#[kunit_tests(scif_memory_windows_register)]
 mod tests {
     use super::*;
     use crate::logic::control_block::ANNEX_WORDS;
 
     #[test]
-    fn all_come_in_order() -> Result {
+    fn extents_are_packed_into_annexes_in_order() -> Result {
         let words = ANNEX_WORDS as u64;
         let mut extents = (0..words + 1).map(Some);
         assert!(next_annex(&mut extents)?.words().eq(0..words));
@@ -313,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_packed_is_said() {
+    fn unpackable_extent_fails_the_annex() {
         let filled = next_annex(&mut [Some(2), None].into_iter());
         assert!(filled.is_err_and(|error| error == EINVAL));
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is no window, offered to the peer for one copy into it.
+//! Unlisted windows: memory offered to the peer for one copy into it.
 //!
-//! It becomes a window that lies nowhere: nobody finds it, on neither side, but who is told its id. The
-//! copy takes it away, so the peer lets go of it when that has ended, and until then it stays pinned as
-//! any window does, whatever becomes of the peer. It counts as one of those that the peer has granted; if
-//! it hasn't, the memory is not offered at all, as nobody waits for an answer.
+//! An unlisted window has no range in the registered address space: both sides find it by its id
+//! only. The copy takes the window from the peer's table, so the peer releases it when the copy is
+//! complete. Until then the memory stays pinned as for any window, even if the peer is lost. The
+//! window counts against the peer's grant. If the grant does not suffice, the memory is not offered
+//! unless the caller waits for an answer.
 
 use super::{
-    Place,
+    RegisteredRange,
     Windows, //
 };
 use crate::{
@@ -40,11 +41,9 @@ use kernel::{
 };
 
 impl Windows {
-    /// Offers pages, of which these `bytes` may be written. The caller is inside the peer, and has it told next
-    /// what they are for. If the peer has not granted them it is asked, if that is worth the `wait`; else it
-    /// is EAGAIN. Killable.
-    ///
-    /// Of what is lent, the peer gets to no other byte if it can be kept from that: it is staged.
+    /// Offers `pages`, of which the peer may write `bytes`. The caller is inside the peer. Its next
+    /// message tells the peer the purpose of the pages. If the window is not granted and the caller
+    /// can `wait`, waits for the peer's answer. If the caller can't wait, returns EAGAIN.
     pub(crate) fn offer_unlisted(
         self: &Arc<Self>,
         pages: &Arc<Pages>,
@@ -52,7 +51,7 @@ impl Windows {
         wait: bool,
     ) -> Result<WindowId> {
         let id = self.exports.new_id();
-        // That number stands for none.
+        // The number 0 stands for no window.
         if id.0 == 0 {
             return Err(EAGAIN);
         }
@@ -67,17 +66,19 @@ impl Windows {
         let protection = PROTECTION_WRITE | UNLISTED;
         let export = Exported::own(export);
         self.unlisted.fetch_add(1, Relaxed);
-        let place = Place {
+        let registered = RegisteredRange {
             owner: self.clone(),
             range,
             is_listed: false,
             _share: None,
         };
-        let window = Window::new(id, place, protection, memory, bytes, export)?;
+        let window = Window::new(id, registered, protection, memory, bytes, export)?;
         let granted = self.exports.add(&window)?;
         let mut offered = false;
         let taken = if granted || wait {
-            self.offer(&window, granted, &mut offered)
+            // A copy is not interrupted, as its caller could not tell how much of it was done.
+            let turn = self.offering.lock_killable();
+            turn.and_then(|turn| self.offer(&window, granted, turn, &mut offered))
         } else {
             Err(EAGAIN)
         };
@@ -92,21 +93,23 @@ impl Windows {
         taken.map(|()| id)
     }
 
-    /// The peer was not told after all what the memory is for. With the peer lost, it is the session's end that
-    /// lets go.
+    /// Withdraws a window whose use the peer was not told after all. If the peer is lost, the end
+    /// of the session releases the window.
     pub(crate) fn withdraw_unlisted(&self, window: WindowId) {
         if let Some(window) = self.exports.get(window) {
             self.revoke(&window);
         }
     }
 
-    /// Takes the memory back from the peer, though it has not said that it has let go: it may be one that never
-    /// does. What is on its way is waited for elsewhere. May sleep.
+    /// Takes the memory back from the peer, even if the peer has not released it and never will.
+    /// Transfers in flight are waited for elsewhere.
+    /// Context: may sleep.
     pub(crate) fn take_back_unlisted(&self, window: WindowId) {
         self.exports.release(window);
     }
 
-    /// How many of them the peer, or anybody else, may be using. Any context.
+    /// Returns the number of unlisted windows that still exist, used by the peer or by this node.
+    /// Context: any.
     pub(crate) fn count_unlisted(&self) -> usize {
         self.unlisted.load(Relaxed)
     }

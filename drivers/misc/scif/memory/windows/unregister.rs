@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Unregistering: windows can't be found any more, at this end at once, at the other when it says so.
+//! Unregistration: windows can't be found any more, at this end at once, and at the other end when
+//! the peer says so.
 //!
-//! One call may take many windows away. The peer is told of each, and answers in the same order: the caller counts what
-//! the peer has been told of until then, and waits for as many answers.
+//! One call may take away many windows. The peer is told of each, and answers in the same order.
+//! The caller counts the revocations that were sent until then, and waits for as many answers.
 
 use super::Windows;
 use crate::{
@@ -32,23 +33,31 @@ use kernel::{
 };
 
 impl Windows {
-    /// Tells the peer, once, that it must not use a window any more, which can't be found (any more) here. With the
-    /// peer lost, it is the session's end that lets go.
+    /// Tells the peer, once, not to use a window any more. The window can't be found at this end.
+    /// If the peer is lost, the end of the session releases the window instead.
     pub(super) fn revoke(&self, window: &Window) {
         if let (Ok(target), Some(reservation)) = (self.channel.remote(), window.take_revocation()) {
             let revoke = Message::WindowRevoke {
                 target,
                 window: window.id,
-                offset: window.place.range.start(),
+                offset: window.registered.range.start(),
             };
-            // Before it is sent: one who waits for as many answers as this counts has the answer to this, too.
+            // Counts before sending, so that a caller that waits for as many answers also waits for
+            // this one.
             self.revocations.fetch_add(1, Full);
             self.channel.send(reservation, &revoke);
         }
     }
 
-    /// Unregisters all windows inside `range`: EINVAL if one is cut, ENXIO if there is none; then
-    /// nothing has changed. On return neither end can begin a new use of them. Killable.
+    /// Unregisters all windows inside `range`. On return neither end can begin a new use of them.
+    /// After an error nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// - EINVAL: `range` cuts a window.
+    /// - ENXIO: there is no window in `range`.
+    ///
+    /// Context: may sleep, killable.
     pub(crate) fn unregister(&self, range: Range) -> Result {
         let result = self.unregister_untraced(range);
         trace::unregister(|| trace::Window {
@@ -64,7 +73,7 @@ impl Windows {
 
     fn unregister_untraced(&self, range: Range) -> Result {
         self.channel.check_established()?;
-        // Whoever has a window keeps its mappings, which must not outlive the session.
+        // A window holds its mappings, which must not outlive the session.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         if cuts(&self.active.lock().windows, range) {
             return Err(EINVAL);
@@ -76,16 +85,18 @@ impl Windows {
             found = true;
         }
         if !found {
-            // If the connection has ended meanwhile, which takes windows away, that is said.
+            // If the connection has ended meanwhile, which takes windows away, returns the error of
+            // that.
             return Err(self.channel.end_or(ENXIO));
         }
         self.wait_until_revoked()
     }
 
-    /// Waits until the peer has answered for all windows that it was told of by now: it must not be able to use what
-    /// the caller thinks is gone. A caller that is being killed does not wait, unless its memory is only lent, and a
-    /// peer that goes does not answer. What the peer has released without ever having used it has come before that: so
-    /// the memory is the caller's again.
+    /// Waits until the peer has answered all revocations sent by now, so that the peer can't use
+    /// memory that the caller thinks is free. A caller that is being killed does not wait, unless
+    /// its memory is only lent. The wait also ends when the peer goes, which then does not answer.
+    /// The answer also releases a window that the peer does not use, before the answer counts. So
+    /// the memory of such a window is the caller's again.
     fn wait_until_revoked(&self) -> Result {
         let told = self.revocations.load(Acquire);
         let waiters = self.channel.waiters()?;
@@ -99,8 +110,10 @@ impl Windows {
         Ok(())
     }
 
-    /// The peer has taken note that a window was revoked, and has let go of it if it is `released`. A peer that says so
-    /// without being asked could as well say it too early. Called by the control work.
+    /// Handles the peer's answer to a revocation. If `released`, the peer has released the window,
+    /// too. An answer without a revocation needs no check: a peer that lies could as well answer
+    /// too early.
+    /// Context: control work.
     pub(crate) fn revoke_done(&self, id: WindowId, released: bool) {
         if released {
             self.exports.release(id);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an interrupt does, with a control block that the test marks in the peer's place.
+//! Tests of the doorbell interrupt, with a control block that the test marks in the peer's place.
 
 use super::{
     Block,
+    DoorbellHandler,
     Doorbells,
     News,
-    Rung,
     Subscription,
     MOST_AT_A_TIME, //
 };
@@ -17,9 +17,9 @@ use crate::{
     },
     sync::work_queues::WorkQueues,
     sys::shared_memory::{
+        MemoryUser,
         Payer,
-        SharedMemory,
-        User, //
+        SharedMemory, //
     },
 };
 use kernel::{
@@ -36,13 +36,13 @@ use kernel::{
 /// One of the doorbells for data, as a bit.
 const DATA: u64 = 1 << 2;
 
-/// No processor has this number.
+/// Number of no CPU.
 const ELSEWHERE: u32 = u32::MAX - 1;
 
 struct Counter(Atomic<u32>);
 
-impl Rung for Counter {
-    fn rung(&self) {
+impl DoorbellHandler for Counter {
+    fn on_doorbell(&self) {
         self.0.add(1, Relaxed);
     }
 }
@@ -52,7 +52,7 @@ fn counter() -> Result<Arc<Counter>> {
 }
 
 fn doorbells(existing: u64) -> Result<Arc<Doorbells>> {
-    let block = SharedMemory::new(LARGEST.size(), &User::Physical, Payer::Nobody)?;
+    let block = SharedMemory::new(LARGEST.size(), &MemoryUser::Physical, Payer::None)?;
     let own = Block {
         place: Arc::new(block, GFP_KERNEL)?,
         geometry: LARGEST,
@@ -64,7 +64,7 @@ fn doorbells(existing: u64) -> Result<Arc<Doorbells>> {
     Doorbells::new(existing, own, peers, &WorkQueues::new()?)
 }
 
-/// As the peer does it.
+/// Marks a channel as the peer does.
 fn mark(doorbells: &Doorbells, channel: u32) -> Result {
     mark_in(&doorbells.block, doorbells.news, channel)
 }
@@ -75,7 +75,7 @@ fn mark_in(block: &SharedMemory, news: News, channel: u32) -> Result {
     block.write(news.start() + group, &[1])
 }
 
-/// A channel that the peer marks again as soon as it was told of.
+/// A channel that the peer marks again as soon as its subscriber was notified.
 struct Marking {
     block: Arc<SharedMemory>,
     news: News,
@@ -83,14 +83,14 @@ struct Marking {
     told: Arc<Counter>,
 }
 
-impl Rung for Marking {
-    fn rung(&self) {
-        self.told.rung();
+impl DoorbellHandler for Marking {
+    fn on_doorbell(&self) {
+        self.told.on_doorbell();
         let _ = mark_in(&self.block, self.news, self.id);
     }
 }
 
-/// Channels with the ids from 1 on, of all of which the counter is told.
+/// Subscribes the counter to the channels with the ids from 1 to `count`.
 fn subscribe(
     doorbells: &Arc<Doorbells>,
     count: u32,
@@ -99,7 +99,7 @@ fn subscribe(
     subscribe_all(doorbells, 1..=count, counter)
 }
 
-/// As [`subscribe`], with these ids.
+/// Subscribes the counter to the channels with these ids.
 fn subscribe_all(
     doorbells: &Arc<Doorbells>,
     ids: impl Iterator<Item = u32>,
@@ -118,7 +118,7 @@ mod cases {
     use super::*;
 
     #[test]
-    fn data_has_doorbells_without_a_gap() -> Result {
+    fn data_doorbells_end_at_the_first_missing_one() -> Result {
         let some = doorbells(0b1011_1111)?;
         let for_data = (0..8).filter(|number| some.is_for_data(*number));
         assert!(for_data.eq(2..6));
@@ -130,7 +130,7 @@ mod cases {
     }
 
     #[test]
-    fn an_interrupt_touches_whom_it_is_for() -> Result {
+    fn interrupt_notifies_subscribers_of_marked_slots_only() -> Result {
         let (doorbells, idle, busy) = (doorbells(0xff)?, counter()?, counter()?);
         let all = subscribe(&doorbells, 10_000, &idle)?;
         let id = ChannelId(10_001);
@@ -139,7 +139,7 @@ mod cases {
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (0, 0));
         mark(&doorbells, id.0)?;
         doorbells.rang(DATA);
-        // Two others have the same slot.
+        // Two other channels have the same slot.
         assert_eq!((busy.0.load(Relaxed), idle.0.load(Relaxed)), (1, 2));
         doorbells.rang(DATA);
         assert_eq!(busy.0.load(Relaxed), 1);
@@ -153,7 +153,7 @@ mod cases {
     }
 
     #[test]
-    fn whoever_marks_all_keeps_no_processor() -> Result {
+    fn marks_in_all_slots_are_handled_in_limited_batches() -> Result {
         const ALL: u32 = 3000;
         let (doorbells, told) = (doorbells(0xff)?, counter()?);
         let _all = subscribe(&doorbells, ALL, &told)?;
@@ -167,7 +167,7 @@ mod cases {
     }
 
     #[test]
-    fn whoever_keeps_channels_of_one_slot_keeps_no_processor() -> Result {
+    fn slot_with_many_channels_does_not_starve_other_slots() -> Result {
         const ALL: u32 = 3000;
         const MOST: u32 = MOST_AT_A_TIME as u32;
         let (doorbells, told, other) = (doorbells(0xff)?, counter()?, counter()?);
@@ -180,7 +180,8 @@ mod cases {
             assert!(doorbells.look_at_some(0).is_some());
             assert_eq!(told.0.load(Relaxed), times * MOST);
         }
-        // What comes meanwhile is seen, and the slot does not begin anew before others had their turn.
+        // Marks that come meanwhile are seen, and the slot is not served anew before others had
+        // their turn.
         mark(&doorbells, 1)?;
         mark(&doorbells, 2)?;
         while other.0.load(Relaxed) == 0 {
@@ -194,7 +195,7 @@ mod cases {
     }
 
     #[test]
-    fn whoever_marks_for_ever_keeps_no_worker() -> Result {
+    fn subscriber_that_marks_endlessly_does_not_block_the_worker() -> Result {
         const ALL: u32 = 100;
         let (doorbells, told) = (doorbells(0xff)?, counter()?);
         let mut all = KVVec::new();
@@ -216,7 +217,7 @@ mod cases {
         assert!((ALL..10 * ALL).contains(&once));
         doorbells.queues.work.flush();
         assert_eq!(told.0.load(Relaxed), once);
-        // A tick begins anew.
+        // A tick begins a new round.
         doorbells.look_again();
         doorbells.queues.work.flush();
         assert!(told.0.load(Relaxed) >= once + ALL);
@@ -224,13 +225,13 @@ mod cases {
     }
 
     #[test]
-    fn what_was_marked_while_a_doorbell_was_cleared_is_found_at_a_tick() -> Result {
+    fn missed_mark_is_found_at_the_next_tick() -> Result {
         let (doorbells, told) = (doorbells(0xff)?, counter()?);
         let _one = subscribe(&doorbells, 1, &told)?;
         mark(&doorbells, 1)?;
         assert_eq!(doorbells.look_again(), 0);
         assert_eq!(told.0.load(Relaxed), 1);
-        // The memory is another's.
+        // The memory now has another owner.
         doorbells.retire();
         mark(&doorbells, 1)?;
         doorbells.look_again();
@@ -239,9 +240,9 @@ mod cases {
     }
 
     #[test]
-    fn a_better_doorbell_is_one_that_rings_here() -> Result {
+    fn better_doorbell_is_one_that_rings_on_this_cpu() -> Result {
         let doorbells = doorbells(0xff)?;
-        // It has not rung.
+        // The doorbell has not rung.
         assert!(doorbells.better_here(2, 0).is_none());
         doorbells.steering.rings_on(2, ELSEWHERE);
         assert_eq!(doorbells.better_here(2, 0), Some(3));

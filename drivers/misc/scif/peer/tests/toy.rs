@@ -2,8 +2,10 @@
 
 //! A toy service, an echo, with this node as its own peer.
 //!
-//! It has what every service has: messages, the [`Service`], what that has for a peer, and state of
-//! its own, the [`Record`]. A [`Bed`] joins it with the loopback transport.
+//! It has the parts of every service: messages, the [`Service`], its state for a peer, and its own
+//! state, the [`Record`]. A [`Bed`] joins it with the loopback transport.
+//!
+//! This file has more than 500 lines because the parts of a service explain each other.
 
 use crate::{
     logic::{
@@ -12,15 +14,15 @@ use crate::{
             ChannelId,
             Envelope,
             Enveloped,
-            ServiceId, //
-            FIELDS,
+            ServiceId,
+            FIELDS, //
         },
         news::News,
     },
     peer::{
         channel::{
             Channel,
-            Owner, //
+            ChannelOwner, //
         },
         channel_table::ChannelTable,
         control::{
@@ -33,8 +35,8 @@ use crate::{
             Violation, //
         },
         status::{
-            Held,
-            NodeStatus, //
+            NodeStatus,
+            StatusHolder, //
         },
         Common,
         Observer,
@@ -74,28 +76,29 @@ use kernel::{
 };
 
 pub(super) const ECHO: ServiceId = ServiceId(0xec00);
-/// Nobody has it, unless it is installed.
+/// A service that no peer has, unless it is installed.
 pub(super) const ABSENT: ServiceId = ServiceId(0xab00);
 
-/// Ends what would hang.
+/// Time limit of a wait, so that a failing test does not hang.
 const LIMIT: Delta = Delta::from_secs(30);
 
 define_messages! {
-    /// What one toy tells another.
+    /// Messages from one toy to another.
     pub(super) enum Toy of ECHO;
 
-    /// Wants an echo.
+    /// Asks for an echo.
     1 Call { number: u32 };
     128 Echo { number: u32 };
-    /// Keeps the receiver's control work until the record is open.
+    /// Holds the receiver's control work until the record is open.
     2 Hold {};
     /// Has the receiver attach a second service.
     3 Install {};
-    /// Nothing more is to be written to the sender's end of a channel.
+    /// Asks the receiver to write nothing more to the sender's end of a channel.
     4 Close to target {};
-    /// As [`Toy::Call`], but for an echo that comes when the record lets go of all of those.
+    /// Asks, as [`Toy::Call`] does, for an echo that the record sends later, with all other such
+    /// echoes.
     6 CallForLater { number: u32 };
-    /// As [`Toy::Call`], with an annex of `words` words, each of which is the number.
+    /// Asks, as [`Toy::Call`] does, with an annex of `words` words, each of which is the number.
     5 CallAtLength { number: u32, words: u32 };
 }
 
@@ -116,14 +119,14 @@ impl Enveloped for Stray {
     }
 }
 
-/// What has happened. Outlives the peer.
+/// A record of the events so far. It outlives the peer.
 #[pin_data]
 pub(super) struct Record {
     #[pin]
     notes: Mutex<KVec<&'static str>>,
-    /// How many were ever made.
+    /// Number of notes made so far.
     count: Atomic<usize>,
-    /// Echoes that bore the number after the one before.
+    /// Number of echoes that came in order, each with the next number.
     echoes: Atomic<u32>,
     /// Whether the control work is held, and whether it may go on.
     held: Atomic<bool>,
@@ -133,7 +136,7 @@ pub(super) struct Record {
     changed: WaitQueue,
     #[pin]
     pub(super) channels: Mutex<ChannelTable<Channel>>,
-    /// Numbers to be echoed later, with the memory for that.
+    /// Numbers to be echoed later, each with the memory for the echo.
     #[pin]
     later: Mutex<KVVec<(u32, Reservation)>>,
 }
@@ -157,14 +160,14 @@ impl Record {
     }
 
     fn note(&self, what: &'static str) {
-        // One that is missing is found by who waits for it.
+        // A test that waits for a missing note will notice that.
         if self.notes.lock().push(what, GFP_KERNEL).is_ok() {
             self.count.fetch_add(1, Release);
             self.changed.wake_all();
         }
     }
 
-    /// Sends all echoes that were to come later, at once. Returns how many.
+    /// Sends all deferred echoes at once. Returns their number.
     pub(super) fn let_go(&self, peer: &Arc<Peer>) -> usize {
         let later = core::mem::replace(&mut *self.later.lock(), KVVec::new());
         let count = later.len();
@@ -174,12 +177,12 @@ impl Record {
         count
     }
 
-    /// How many echoes are to come later.
+    /// Returns the number of deferred echoes.
     pub(super) fn count_later(&self) -> usize {
         self.later.lock().len()
     }
 
-    /// What was noted since the last time.
+    /// Returns the notes made since the last call.
     pub(super) fn take_notes(&self) -> KVec<&'static str> {
         core::mem::replace(&mut *self.notes.lock(), KVec::new())
     }
@@ -195,7 +198,7 @@ impl Record {
             .ok_or(ETIMEDOUT)
     }
 
-    /// Waits until so many notes were made in all.
+    /// Waits until `count` notes were made in all.
     pub(super) fn wait_for_notes(&self, count: usize) -> Result {
         self.wait_until(|record| record.count.load(Acquire) >= count)
     }
@@ -216,7 +219,7 @@ impl Observer for Record {
     }
 }
 
-impl Owner for Record {
+impl ChannelOwner for Record {
     fn uses_ended(&self, _channel: &Channel) {
         self.note("uses ended");
     }
@@ -227,7 +230,7 @@ impl Owner for Record {
     }
 }
 
-/// The service.
+/// The toy service.
 impl Service for Record {
     fn id(&self) -> ServiceId {
         ECHO
@@ -242,11 +245,12 @@ impl Service for Record {
     }
 }
 
-/// Keeps the control work of a peer from handling messages until this is dropped.
+/// A guard that keeps a peer's control work from handling messages until it is dropped.
 pub(crate) struct Holding(Arc<Record>);
 
 impl Holding {
-    /// Of a peer that has no toys. May sleep.
+    /// Holds the control work of a peer that has no toy service.
+    /// Context: may sleep.
     pub(crate) fn of(peer: &Arc<Peer>) -> Result<Self> {
         let this = Self(Record::new()?);
         let attachment = this.0.as_arc_borrow().attach(peer)?;
@@ -263,7 +267,7 @@ impl Drop for Holding {
     }
 }
 
-/// What it has for a peer.
+/// The toy service's state for a peer.
 struct Attached {
     record: Arc<Record>,
     peer: Arc<Peer>,
@@ -296,11 +300,8 @@ impl Attached {
                 record.wait_until(|record| record.open.load(Acquire))?;
             }
             Toy::CallForLater { number } => {
-                let reservation = Reservation::new(GFP_KERNEL)?;
-                record
-                    .later
-                    .lock()
-                    .push((number, reservation), GFP_KERNEL)?;
+                let echo = (number, Reservation::new(GFP_KERNEL)?);
+                record.later.lock().push(echo, GFP_KERNEL)?;
             }
             Toy::Install {} => self.install()?,
             Toy::Close { target } => {
@@ -362,7 +363,7 @@ impl Attachment for Attached {
     }
 }
 
-/// What a service has for a peer that lacks that service.
+/// A service's state for a peer that lacks this service.
 struct Installed(Arc<Record>);
 
 impl Attachment for Installed {
@@ -378,18 +379,18 @@ impl Attachment for Installed {
     fn lost(&self) {}
 }
 
-/// By this id whoever reads the log knows that a test loses its peer.
+/// Id of the peer's node. In the log it shows that a test loses its peer.
 const NODE: u16 = u16::MAX;
 
-/// Makes peers of the first nodes that come, and has them echo.
+/// A sink that makes peers of the first nodes that come, and has them echo.
 #[pin_data]
 struct Host {
     common: Common,
     record: Arc<Record>,
-    /// The one that has come last, until somebody takes it.
+    /// The newest peer, until a test takes it.
     #[pin]
     peer: Mutex<Option<Arc<Peer>>>,
-    /// How many sessions there may be, and how often one is refused before the second.
+    /// Number of sessions that may still begin, and of refusals before the last one.
     sessions: Atomic<u32>,
     refusals: Atomic<u32>,
 }
@@ -407,7 +408,11 @@ impl Sink for Host {
         false
     }
 
-    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
+    fn online(
+        &self,
+        path: Arc<dyn Path>,
+        introduction: Introduction<'_>,
+    ) -> Result<Arc<dyn Session>> {
         match self.sessions.load(Relaxed) {
             0 => return Err(ENODEV),
             1 if self.refusals.load(Relaxed) > 0 => {
@@ -416,17 +421,19 @@ impl Sink for Host {
             }
             _ => self.sessions.fetch_sub(1, Relaxed),
         };
-        let status = Held::new(&NodeStatus::new(NODE, false)?);
-        let peer = Peer::new(&self.common, path, &who, NODE, status)?;
+        let status = StatusHolder::new(&NodeStatus::new(NODE, false)?);
+        let peer = Peer::new(&self.common, path, &introduction, NODE, status)?;
         let attachment = self.record.as_arc_borrow().attach(&peer)?;
         peer.attach(ECHO, attachment)?;
         *self.peer.lock() = Some(peer.clone());
         self.record.note("online");
         Ok(peer)
     }
+
+    fn link_gone(&self, _link: &CStr) {}
 }
 
-/// A peer that is this node itself, with the toy.
+/// A test bed: a peer that is this node itself, with the toy service.
 pub(crate) struct Bed {
     loopback: Loopback,
     pub(crate) peer: Arc<Peer>,
@@ -440,7 +447,8 @@ impl Bed {
         Self::with_sessions(1, 0)
     }
 
-    /// With another session when the first one has failed, which is refused so often before.
+    /// Creates a bed whose session begins anew after a failure, which is refused `refusals` times
+    /// before.
     pub(super) fn that_comes_back(refusals: u32) -> Result<Self> {
         Self::with_sessions(2, refusals)
     }
@@ -477,13 +485,13 @@ impl Bed {
         })
     }
 
-    /// The peer that has come last, once.
+    /// Returns the newest peer, once.
     pub(super) fn next_peer(&self) -> Result<Arc<Peer>> {
         self.host.peer.lock().take().ok_or(ENODEV)
     }
 
-    /// Ends the session, unless it has ended. Returns what was noted since the last time; EBUSY if
-    /// somebody holds what nobody should.
+    /// Ends the session, unless it has ended. Returns the notes made since the last call. EBUSY if
+    /// there are references that should be gone.
     pub(crate) fn end(self) -> Result<KVec<&'static str>> {
         drop((self.loopback, self.host));
         self.queues.flush_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Uses of a channel that is closed while somebody is inside.
+//! Tests of a channel that is closed while a caller uses it.
 
 use super::{
     super::channel::{
@@ -33,7 +33,7 @@ use kernel::{
     },
 };
 
-/// A caller that is inside a channel until a close has given the channel's transfer up.
+/// A caller that uses a channel until a close has given up the channel's transfer.
 #[pin_data]
 struct Writer {
     channel: Arc<Channel>,
@@ -66,7 +66,7 @@ mod cases {
     use super::*;
 
     #[test]
-    fn nobody_writes_when_a_channel_was_given_up() -> Result {
+    fn abandoning_a_channel_waits_for_its_writers() -> Result {
         let bed = Bed::new()?;
         let id = bed.record.channels.lock().next_id();
         let channel = Channel::new(&bed.peer, bed.record.clone(), id, State::Established)?;
@@ -82,7 +82,7 @@ mod cases {
             GFP_KERNEL,
         )?;
         let queue = Queue::background(c"scif_test")?;
-        // It is enqueued once, so this can't fail.
+        // This can't fail, as the work is enqueued only once.
         let _ = queue.enqueue(writer.clone());
         while !writer.is_inside.load(Acquire) {
             fsleep(LOOK);

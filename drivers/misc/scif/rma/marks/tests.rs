@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of fences and of reads by the peer need of marks.
+//! Access to fence numbers for the tests of fences and of peer reads.
 
 use super::{
     Due,
-    Marks, //
+    FenceState, //
 };
 use crate::{
     arguments::{
@@ -41,8 +41,9 @@ use kernel::{
     },
 };
 
-impl Marks {
-    /// Has `ask` ask for a signal, and calls `f` when another one has taken that and has not given it yet.
+impl FenceState {
+    /// Has `ask` request a signal, and calls `f` while another task has taken that signal and has
+    /// not given it yet.
     pub(crate) fn while_one_is_given(
         self: ArcBorrow<'_, Self>,
         ask: impl FnOnce() -> Result,
@@ -64,9 +65,9 @@ impl Marks {
 }
 
 impl Transfers {
-    /// Reads between two windows. The peer is asked to make the copy, and if it does not want to, this node does.
-    /// Returns how many transfers [`Marks::drain_own`] does not wait for, while the peer is asked and when the copy is
-    /// made.
+    /// Reads between two windows. The peer is asked to make the copy; if it refuses, this node
+    /// makes it. Returns how many transfers [`FenceState::drain_own`] does not wait for: while the
+    /// peer is asked, and when the copy is made.
     pub(crate) fn read_by_peer(&self, local: i64, remote: i64, len: u64) -> Result<[u64; 2]> {
         let range = |offset| Range::new(offset, len).map_err(|_| ENXIO);
         let (ours, theirs) = (range(local)?, range(remote)?);
@@ -79,7 +80,7 @@ impl Transfers {
         let surroundings = Surroundings::of(&self.channel)?;
         let made = Operation::new(Direction::Read, len, len, false, sides, surroundings);
         let mut operation = made?;
-        operation.completion = Some(self.marks.clone());
+        operation.listener = Some(self.marks.clone());
         operation.is_left_to_peer = Atomic::new(true);
         operation.number = self.marks.begin(true)?.0;
         let operation: Arc<Operation> = operation.into();
@@ -100,12 +101,12 @@ impl Transfers {
                 },
             }
         };
-        self.ways
-            .pull(&self.channel, &operation, Some(0), message)?;
+        self.policy
+            .start_peer_read(&self.channel, &operation, Some(0), message)?;
         let waiters = self.channel.waiters()?;
         waiters.wait_uninterruptible(|| operation.result())?;
         self.marks.drain_own();
-        // The end of what is left to the peer leaves that as it is.
+        // The completion of a transfer that is left to the peer does not change this.
         let made = operation.is_left_to_peer.load(Relaxed).into();
         Ok([asked, made])
     }

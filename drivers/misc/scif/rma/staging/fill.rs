@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slots that an engine fills, some at a time: the data, and behind it the header, of one after the other.
+//! Slots that an engine fills, a few at a time: the data of a slot, then its header, slot by slot.
 //!
-//! All goes by the same engine, in order, so no header overtakes what it speaks of, and the peer may empty the
-//! first slot while the next one is filled. The submitter polls for the end, or arms the engine's interrupt. If the
-//! engine fails, the slots become void, and so does the transfer.
+//! The same engine writes everything in order. So no header overtakes its data, and the peer may
+//! empty the first slot while the engine fills the next one. The submitter polls for completion, or
+//! arms the engine's interrupt. If the engine fails, the slots become void and the transfer fails.
 //!
-//! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
+//! While the engine fills slots, the memory and the peer stay in use. An engine that stops
+//! completes the transfer with an error.
 
-use super::outbox::Outbox;
+use super::send_slots::SendSlots;
 use crate::{
     logic::staging::{
         Parts,
@@ -38,8 +39,8 @@ use crate::{
         },
         Engine,
         EngineRoute,
-        Patience,
-        Place, //
+        JobReservation,
+        WaitLimit, //
     },
 };
 use kernel::{
@@ -47,12 +48,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Slots that an engine fills.
+/// A job of an engine that fills slots.
 pub(super) struct Fill {
-    outbox: Arc<Outbox>,
+    send_slots: Arc<SendSlots>,
     parts: Parts,
     state: JobState,
-    // Dropped in this order: the memory before what keeps the peer.
+    // Dropped in this order: the memory goes before the operation, which keeps the peer in use.
     from: LocalPiece,
     headers: EngineMemory,
     operation: Arc<Operation>,
@@ -63,17 +64,18 @@ impl Job for Fill {
         &self.state
     }
 
-    fn tell(&self, result: Result) {
-        self.outbox.engine_has_ended(self.parts, result);
+    fn on_complete(&self, result: Result) {
+        self.send_slots.engine_has_ended(self.parts, result);
         self.operation.part_ended(result.map_err(|_| EIO));
     }
 }
 
 impl Fill {
-    /// Has the engine fill slots with `data`, which is mapped for it, and goes on by itself then: this returns an error
-    /// only if nothing was begun. May sleep.
+    /// Has the engine fill slots with `data`, which is mapped for the engine. The fill then
+    /// completes on its own. Returns an error only if nothing was started.
+    /// Context: may sleep.
     pub(super) fn start(
-        outbox: &Arc<Outbox>,
+        send_slots: &Arc<SendSlots>,
         operation: &Arc<Operation>,
         route: &EngineRoute,
         parts: Parts,
@@ -81,7 +83,7 @@ impl Fill {
     ) -> Result {
         let engine = &route.engine;
         let fill = Self {
-            outbox: outbox.clone(),
+            send_slots: send_slots.clone(),
             parts,
             state: JobState::new(engine, data.len),
             from: data,
@@ -89,48 +91,53 @@ impl Fill {
             operation: operation.clone(),
         };
         let fill = Arc::new(fill, GFP_KERNEL)?;
-        let place = Place::new()?;
-        // From here on it is told to others if that fails. What the engine reads stays until then, whatever the peer says of
-        // the slots.
+        let reservation = JobReservation::new()?;
+        // From here on a failure is reported through the operation. The memory that the engine
+        // reads stays until the engine has finished, regardless of the peer's count of emptied
+        // slots.
         operation.add_part();
-        let _ = job::start(&fill, place, |fill, batch| fill.submit(batch, route));
+        let _ = job::start(&fill, reservation, |fill, batch| fill.submit(batch, route));
         Ok(())
     }
 
-    /// EIO if the engine has stopped, ENODEV if the peer is lost.
+    /// Submits the copies of the slots. Returns EIO if the engine has stopped, ENODEV if the peer
+    /// is lost.
     fn submit<'t>(&'t self, batch: &Batch<'t, Self>, route: &EngineRoute) -> Result {
         let peer = &self.operation.surroundings.peer;
         let is_over = || peer.is_over();
-        // It ends with a load from the peer: not across a link that is known to be down.
+        // The fill completes with a load from the peer, which must not cross a link that is known
+        // to be down.
         if is_over() {
             return Err(ENODEV);
         }
-        let patience = Patience::UntilOver(&is_over);
+        let limit = WaitLimit::UntilOver(&is_over);
         let engine = &self.state.engine;
         let longest = engine.longest_segment();
-        // It is the peer's, whom the operation keeps.
+        // Takes the route from the peer's list, which the operation keeps alive.
         let route = peer.path().engines().same(route).ok_or(EIO)?;
         for (index, part) in self.parts.enumerate() {
             let sequence = part.header.sequence;
-            let data_at = self.outbox.data_address(sequence);
+            let data_at = self.send_slots.data_address(sequence);
             let to = route.view.range(data_at, part.len);
             let to = to.and_then(|to| to.walk()).ok_or(EFAULT)?;
             let from = self.from.memory().engine_walk(self.from.offset + part.at);
             let plan = BusPlan::new(to, from.ok_or(EIO)?, part.len, longest);
-            // All of it has been copied before the header is.
-            submit_plan(engine, batch, plan, part.len, CopyFlags::FENCE, &patience)?;
-            let header_at = self.outbox.header_address(sequence);
+            // Fences the data, so that all of it has been copied before the header is.
+            submit_plan(engine, batch, plan, part.len, CopyFlags::FENCE, &limit)?;
+            let header_at = self.send_slots.header_address(sequence);
             let to = route.view.range(header_at, HEADER as u64).ok_or(EFAULT)?;
             let from = self.headers.range(index * HEADER, HEADER).ok_or(EFAULT)?;
             let header = BusCopy::new(to, from).ok_or(EFAULT)?;
-            engine.submit_all(header, CopyFlags::FENCE, batch, &patience)?;
+            engine.submit_all(header, CopyFlags::FENCE, batch, &limit)?;
         }
-        // Who is told of them, by whatever way, finds them there.
-        engine.submit_all(route.arrival()?, CopyFlags::NONE, batch, &patience)
+        // Completes once the slots have arrived, so a peer that is told of them in any way finds
+        // them.
+        engine.submit_all(route.arrival()?, CopyFlags::NONE, batch, &limit)
     }
 }
 
-/// The headers, one after the other, where an engine finds them. May sleep.
+/// Returns the headers of the slots in memory that the engine can read.
+/// Context: may sleep.
 fn headers_of(parts: Parts, engine: &Engine) -> Result<EngineMemory> {
     let memory = EngineMemory::new(parts.count() * HEADER, &engine.device())?;
     for (index, part) in parts.enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tests say in an administrator's place.
+//! Module parameters that a test sets.
 
 use super::{
     busy_poll_us,
@@ -8,14 +8,14 @@ use super::{
     own, //
 };
 
-/// Has a test decide, until this is dropped, when what was said before holds again. One test runs at a time.
+/// A setting by a test, which restores the previous values on drop. One test runs at a time.
 pub(crate) struct Said {
     busy_poll_us: u32,
     dma_threshold: i32,
 }
 
 impl Said {
-    /// Has every wait sleep at once, and every transfer go by an engine if there is one.
+    /// Makes every wait sleep at once, and every transfer use an engine if there is one.
     pub(crate) fn no_cpu() -> Self {
         let before = Self {
             busy_poll_us: busy_poll_us(),
@@ -33,7 +33,8 @@ impl Drop for Said {
 }
 
 fn set(busy_poll_us: u32, dma_threshold: i32) {
-    // SAFETY: They are there as long as the module is; who loads them does so in one piece, as this stores them.
+    // SAFETY: The variables exist as long as the module. They are loaded in one piece, and stored
+    // in one piece here.
     unsafe {
         (&raw mut own::scif_tunable_busy_poll_us).write_volatile(busy_poll_us);
         (&raw mut own::scif_tunable_dma_threshold).write_volatile(dma_threshold);

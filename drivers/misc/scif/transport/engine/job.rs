@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies by an engine that belong together: a job.
+//! Jobs: copies by one engine that complete together.
 //!
-//! Whoever ends the last copy, who submits or the engine's completion, ends the job. What it holds is let go by
-//! the poller in process context, as that may sleep (`poller.rs`). An engine that stops ends its jobs with EIO,
-//! see `transport/engine.rs`. What is copied, and who is told, is up to whose job it is.
+//! The submitter or the engine's completion ends the job, depending on which of them ends its last
+//! copy. The poller releases the resources of an ended job in process context, as that may sleep
+//! (`poller.rs`). When an engine stops, its jobs end with EIO (`transport/engine.rs`). Each
+//! implementation of [`Job`] decides what is copied, and who is notified.
 
 use super::{
     Engine,
-    Place, //
+    JobReservation, //
 };
 use crate::{
     sync::outcome::Outcome,
@@ -29,19 +30,19 @@ use kernel::{
     },
 };
 
-/// What all jobs keep.
+/// The state that each job contains.
 pub(crate) struct JobState {
     pub(crate) engine: Arc<Engine>,
-    /// What the engine is said to have moved if all goes well.
+    /// Number of bytes to add to the engine's count if the job succeeds.
     bytes: u64,
     copies: CopyCount,
     outcome: Outcome,
-    /// Whether those who are to be told have been.
+    /// Set once [`Job::on_complete`] has returned.
     pub(super) is_over: Atomic<bool>,
 }
 
 impl JobState {
-    /// Of one that has not begun.
+    /// Creates the state of a job that has not begun.
     pub(crate) fn new(engine: &Arc<Engine>, bytes: u64) -> Self {
         Self {
             engine: engine.clone(),
@@ -53,13 +54,13 @@ impl JobState {
     }
 }
 
-/// See the head of this file.
+/// A group of copies by one engine that complete together.
 pub(crate) trait Job: Send + Sync + 'static {
     fn state(&self) -> &JobState;
 
-    /// All has ended, with this result: tells those who are to be told. Called once, in a soft interrupt, or any
-    /// other context but hard interrupts.
-    fn tell(&self, result: Result);
+    /// Notifies the job's waiters of its end with this result. Called once.
+    /// Context: soft interrupt, or any other but a hard interrupt.
+    fn on_complete(&self, result: Result);
 }
 
 impl<J: Job + ?Sized> Completion for J {
@@ -81,31 +82,55 @@ impl<J: Job + ?Sized> Completion for J {
         if result.is_ok() {
             engine.bytes.add(state.bytes, Relaxed);
         }
-        self.tell(result);
+        self.on_complete(result);
         engine.finish(self);
     }
 }
 
-/// Has `submit` submit all of a job, for which there is a `place`; it ends by itself then. On an error of `submit`
-/// the job has failed, and ends by itself, too. The caller polls for the end, or arms the interrupt (`poller.rs`).
-/// May sleep as `submit` does.
+/// Has `submit` submit all copies of a job. `reservation` has the memory for its entry. The job
+/// ends by itself when its copies have completed. If `submit` returns an error, the job has failed,
+/// and ends by itself, too. The caller polls for the end or arms the interrupt (`poller.rs`).
+/// Context: may sleep as `submit` does.
 pub(crate) fn start<J: Job>(
     job: &Arc<J>,
-    place: Place,
+    reservation: JobReservation,
     submit: impl for<'j> FnOnce(&'j J, &Batch<'j, J>) -> Result,
 ) -> Result {
+    let submitted = submit_all_of(job, submit)?;
+    let engine = &job.state().engine;
+    engine.add_running(reservation, job.clone());
+    if submitted.is_err() {
+        engine.arm();
+    }
+    submitted
+}
+
+/// Starts a job as [`start`] does, whose `submit` does not sleep.
+/// Context: any with interrupts on, but no hard interrupt and no completion.
+pub(crate) fn start_now<J: Job>(
+    job: &Arc<J>,
+    reservation: JobReservation,
+    submit: impl for<'j> FnOnce(&'j J, &Batch<'j, J>) -> Result,
+) -> Result {
+    let submitted = submit_all_of(job, submit)?;
+    let kept: Arc<dyn Job> = job.clone();
+    job.state().engine.add_running_now(reservation, &kept);
+    submitted
+}
+
+/// Has `submit` submit all copies of a job. EBUSY: the job has begun before. The inner error is that
+/// of `submit`.
+fn submit_all_of<J: Job>(
+    job: &Arc<J>,
+    submit: impl for<'j> FnOnce(&'j J, &Batch<'j, J>) -> Result,
+) -> Result<Result> {
     let state = job.state();
-    let submitted = Batch::submit(job, |job, batch| {
+    Batch::submit(job, |job, batch| {
         let submitted = submit(job, batch);
         if let Err(error) = submitted {
             state.outcome.fail(error);
         }
         state.engine.issue_pending();
         submitted
-    })?;
-    state.engine.add_running(place, job.clone());
-    if submitted.is_err() {
-        state.engine.arm();
-    }
-    submitted
+    })
 }

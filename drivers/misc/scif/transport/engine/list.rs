@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which DMA engines this node has got.
+//! The list of the DMA engines that this node has.
 //!
-//! Channels are asked for when a path is made, up to as many as the administrator wants (`dma_channels`), and
-//! kept until the module goes. One that has stopped is taken off the list. As long as there are fewer than
-//! are wanted, who has a path asks again now and then ([`Engines::are_missing`]): a driver may be loaded later,
-//! or bound again, and others may give a channel back, which nobody is told of. Not so after an engine has hung,
-//! before the next path is made, and not while all links rest.
+//! Engines are requested when a path is made, up to the number that the administrator wants
+//! (`dma_channels`), and kept until the module is unloaded. A stopped engine is removed from the
+//! list.
+//!
+//! A driver may be loaded or bound again later, and another user may release a channel. No event
+//! tells of either. So while engines are missing, an owner of a path asks again now and then
+//! ([`Engines::are_missing`]). It does not ask again after an engine has hung, until the next path
+//! is made, nor while all links rest.
 //!
 //! Lock: `Engines::list`, see `scif_main.rs`.
 
@@ -33,7 +36,7 @@ use kernel::{
     }, //
 };
 
-/// All engines that this node has got.
+/// The engines of this node.
 #[pin_data]
 pub(crate) struct Engines {
     wanted: usize,
@@ -41,15 +44,16 @@ pub(crate) struct Engines {
     shortage: Arc<Shortage>,
     #[pin]
     list: Mutex<KVec<Listed>>,
-    /// All links rest: none is asked for. Changed with `list`.
+    /// Set while all links rest and no engine is requested. Changed under `list`.
     is_resting: Atomic<bool>,
-    /// What those have done that have stopped.
+    /// Bytes that stopped engines have copied.
     stopped_bytes: Atomic<u64>,
+    /// Failed descriptors of stopped engines.
     stopped_errors: Atomic<u64>,
 }
 
 struct Listed {
-    // Stopped before the engine may go.
+    // Declared first, so that the timer is stopped before the engine is dropped.
     _watchdog: Running<Engine>,
     engine: Arc<Engine>,
 }
@@ -65,7 +69,8 @@ impl Listed {
 }
 
 impl Engines {
-    /// None yet; at most `wanted` later. May sleep.
+    /// Creates an empty list for at most `wanted` engines.
+    /// Context: may sleep.
     pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
         let shortage = Shortage {
             is_short: Atomic::new(false),
@@ -87,7 +92,8 @@ impl Engines {
         )
     }
 
-    /// Takes those off the list that have stopped: whoever uses them still has them. May sleep.
+    /// Removes stopped engines from the list. Their users keep their references.
+    /// Context: may sleep.
     fn remove_stopped(&self) {
         loop {
             let stopped = {
@@ -103,18 +109,22 @@ impl Engines {
         }
     }
 
-    /// Whether it is worth while to ask for engines now and then. Any context.
+    /// Returns whether an owner of a path has to ask for engines again now and then.
+    /// Context: any.
     pub(crate) fn are_missing(&self) -> bool {
         self.shortage.is_short.load(Relaxed) && !self.shortage.has_hung.load(Relaxed)
     }
 
-    /// As [`Self::for_each_working`], for a path that is just being made. May sleep.
+    /// Calls `f` like [`Self::for_each_working`], for a new path: engines are requested even if one
+    /// has hung before.
+    /// Context: may sleep.
     pub(crate) fn for_each_at_first(&self, f: impl FnMut(&Arc<Engine>)) {
         self.shortage.has_hung.store(false, Relaxed);
         self.for_each_working(f);
     }
 
-    /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
+    /// Requests the missing engines, and calls `f` with each engine of the list, under a lock.
+    /// Context: may sleep.
     pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
         self.remove_stopped();
         let mut list = self.list.lock();
@@ -125,11 +135,13 @@ impl Engines {
             let Some(listed) = Listed::request(&self.queues, &self.shortage) else {
                 break;
             };
-            // There is room.
+            // Does not fail: room was reserved above.
             let _ = list.push_within_capacity(listed);
         }
         self.shortage.is_short.store(false, Relaxed);
-        // An engine that stops says first that it has, and then that one is lost: one of the two is seen.
+        // Pairs with the order in which an engine stops: it sets `stopped` first, then `is_short`.
+        // So this function sees `stopped`, or the engine's store to `is_short` comes after the one
+        // above.
         barrier::smp_mb(barrier::Full);
         let working = list.iter().filter(|listed| !listed.engine.has_stopped());
         if working.count() < self.wanted {
@@ -140,7 +152,9 @@ impl Engines {
         }
     }
 
-    /// Shows what those that there are have copied, and what all have ever done: a line `name value` for each. May sleep.
+    /// Shows the bytes that each engine of the list has copied, and the sums over all engines, one
+    /// `name value` per line.
+    /// Context: may sleep.
     pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bytes = self.stopped_bytes.load(Relaxed);
         let mut errors = self.stopped_errors.load(Relaxed);
@@ -152,15 +166,16 @@ impl Engines {
             writeln!(f, "engine_{index}_bytes {copied}")?;
         }
         if list.is_empty() && bytes == 0 && errors == 0 {
-            // There is none, and there never was one to speak of.
+            // There is no engine, and none has ever copied anything.
             return Ok(());
         }
         writeln!(f, "dma_channels {}", list.len())?;
         writeln!(f, "dma_bytes {bytes}\ndma_errors {errors}")
     }
 
-    /// Stops them all, and gives them back; none is asked for until [`Self::ask_again`]. May sleep, for
-    /// seconds where hardware does not answer.
+    /// Stops all engines and gives their channels back. No engine is requested until
+    /// [`Self::ask_again`].
+    /// Context: may sleep, for seconds if hardware does not answer.
     pub(crate) fn give_back(&self) {
         let list = {
             let mut list = self.list.lock();
@@ -173,7 +188,8 @@ impl Engines {
         }
     }
 
-    /// Paths may ask for engines again. May sleep.
+    /// Allows paths to request engines again.
+    /// Context: may sleep.
     pub(crate) fn ask_again(&self) {
         let _list = self.list.lock();
         self.is_resting.store(false, Relaxed);
@@ -186,19 +202,21 @@ impl Engines {
     }
 }
 
-/// What says whether it is worth while to ask for engines.
+/// Flags that tell whether to request engines again.
 pub(super) struct Shortage {
-    /// There are fewer than are wanted, although all that there are have been asked for, or one is gone since then.
+    /// Set if there are fewer engines than wanted although all available ones were requested, or if
+    /// an engine is gone since.
     pub(super) is_short: Atomic<bool>,
-    /// One has stopped although its driver is there: asked for again it would stop again, and who uses it would
-    /// have to wait. Or one is useless.
+    /// Set if an engine has stopped although its driver is bound, or is useless. Requested again,
+    /// it would stop again, and its users would have to wait.
     pub(super) has_hung: Atomic<bool>,
-    /// The log has it that one is useless.
+    /// Whether the module has logged that an engine is useless.
     has_said: Atomic<bool>,
 }
 
 impl Shortage {
-    /// Takes note that memory can't be mapped for the engine of this name. May sleep.
+    /// Notes that memory can't be mapped for the engine of this name, and logs it once.
+    /// Context: may sleep.
     pub(super) fn note_useless(&self, name: &CStr, error: &Error) {
         self.has_hung.store(true, Relaxed);
         if !self.has_said.xchg(true, Relaxed) {

@@ -2,31 +2,38 @@
 
 //! The poller of an engine, in the manner of NAPI.
 //!
-//! An engine runs its jobs in order, and its ring in memory shows how far it is. An interrupt for each job would cost
-//! the CPU and the engine more than a small copy does. So the end of a job is noticed in one of three ways:
+//! An engine runs its jobs in order, and its ring in memory shows how far it is. An interrupt for
+//! each job would cost the CPU and the engine more than a small copy does. So the completion of a
+//! job is noticed in one of three ways:
 //!
-//! - A caller that waits for its job polls the ring for a moment ([`Engine::poll_until`]): a small copy ends sooner
-//!   than a sleeper wakes. Before the caller sleeps it arms the interrupt.
+//! - A caller that waits for its job polls the ring for a moment ([`Engine::poll_until`]): a small
+//!   copy completes sooner than a sleeper wakes. Before the caller sleeps, it arms the interrupt.
 //! - A caller that does not wait arms the interrupt ([`Engine::arm`]).
-//! - An armed interrupt comes when all jobs have ended that were submitted before. Then a work item polls the ring,
-//!   releases what the ended jobs hold, which may sleep, and arms the interrupt again if jobs run.
+//! - An armed interrupt comes when all jobs submitted before it have completed. Then a work item
+//!   polls the ring and releases the resources of completed jobs, which may sleep. It arms the
+//!   interrupt again if jobs are in flight.
 //!
-//! So there is one armed interrupt at most, and a stream of jobs costs as many as the engine falls behind. Besides,
-//! each [`INTERRUPT_EVERY`]th descriptor asks for an interrupt, which bounds how late an end is noticed.
+//! So at most one interrupt is armed, and it covers all jobs submitted before it: the further the
+//! engine falls behind, the more jobs share an interrupt. Besides, each [`INTERRUPT_EVERY`]th
+//! descriptor asks for an interrupt, which bounds how late a completion is noticed.
 //!
-//! An empty copy behind all jobs arms the interrupt. If the ring has no room for it, the work item polls now and then
-//! until it has. The copy holds the engine, so an engine that is given back ends it.
+//! The interrupt is armed by an empty copy behind all jobs. If the ring has no room for this copy,
+//! the work item polls now and then until there is room. The empty copy is among the copies of the
+//! engine, so it is failed like a job when the engine is given back.
 //!
-//! An engine may interrupt when it begins a copy, or an interrupt may be lost. So the work item polls, too, if an armed
-//! interrupt has not come for more than a tick. A poll may be just before the interrupt of an engine that has much to
-//! copy. So only if polls end the copy behind it [`MOST_LATE`] times in a row, the interrupts of this engine are armed no
-//! more: the work item polls as long as there are jobs.
+//! Some engines interrupt when they begin a copy, and an interrupt may be lost. So the work item
+//! also polls if an armed interrupt has not come for more than a tick. Such a poll may also come
+//! just before the interrupt of an engine that has much to copy. So the interrupts of an engine are
+//! given up only after polls have found its empty copy completed [`MOST_LATE`] times in a row. From
+//! then on the work item polls as long as there are jobs.
 //!
-//! Invariant: if there is a job in `running`, the interrupt is armed, the work item is queued, or the submitter of the
-//! job polls; the submitter arms the interrupt before it sleeps. Jobs enter `running`, and are marked as ended, under
-//! its lock, before `armed` is read. The work item runs after `armed` was cleared, and takes that lock.
+//! Invariant: if there is a job in `running`, then the interrupt is armed, the work item is queued,
+//! or the submitter of the job polls. The submitter arms the interrupt before it sleeps. Jobs are
+//! inserted into `running`, and marked as ended, under its lock, before `armed` is read. The work
+//! item runs after `armed` was cleared, and takes that lock.
 //!
-//! One poller reaps at a time, as not all drivers lock what they do then, and releases what it finds afterwards.
+//! One poller reaps at a time, as not all drivers take a lock to reap. It releases the completed
+//! jobs afterwards.
 
 use super::{
     job::Job,
@@ -65,17 +72,18 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// Of so many descriptors one reports its end at once.
+/// Number of descriptors of which one asks for an interrupt.
 pub(super) const INTERRUPT_EVERY: u32 = 128;
 
-/// Microseconds between two polls where no interrupt is armed. They double as long as polls find nothing.
+/// Microseconds between two polls if no interrupt is armed. The pause doubles as long as polls find
+/// nothing.
 const SHORTEST_PAUSE: u32 = 50;
 const LONGEST_PAUSE: u32 = 3200;
 
-/// After so many interrupts in a row that have not come, an engine is polled.
+/// Number of late interrupts in a row after which an engine is polled.
 const MOST_LATE: u32 = 3;
 
-/// The armed interrupt has come, or could not be armed.
+/// The completion of the arming copy: the interrupt has come, or could not be armed.
 impl Completion for Engine {
     fn copies(&self) -> &CopyCount {
         &self.arming
@@ -101,12 +109,16 @@ impl WorkItem<1> for Engine {
     fn run(this: Arc<Self>) {
         let (was_overdue, ended) = (this.is_overdue(), this.ended.load(Relaxed));
         this.poll();
+        if this.has_stopped() {
+            // Jobs that were added meanwhile.
+            this.abandon_running();
+        }
         if was_overdue && !this.is_overdue() {
             this.late.add(1, Relaxed);
         }
         if this.late.load(Relaxed) >= MOST_LATE && !this.is_polled.xchg(true, Relaxed) {
             pr_notice!(
-                "DMA engine {} does not tell the end of a copy by an interrupt: it is polled from now on\n",
+                "DMA engine {} raises no interrupt when a copy completes: it is polled from now on\n",
                 this.name()
             );
         }
@@ -125,24 +137,29 @@ impl WorkItem<1> for Engine {
 }
 
 impl Engine {
-    /// Reports the end of what has ended, unless another poller does so now, and releases it. May sleep.
+    /// Reaps the ring, unless another poller does so now, and releases completed jobs.
+    /// Context: may sleep.
     pub(crate) fn poll(&self) {
         self.reap();
         self.release_ended();
     }
 
-    fn reap(&self) {
+    /// Reaps the ring, unless another poller does so now. The work item releases the completed jobs.
+    /// Context: any but hard interrupts and completions.
+    pub(crate) fn reap(&self) {
         if !self.reaps.xchg(true, Acquire) {
             self.channel.reap();
             self.reaps.store(false, Release);
         }
     }
 
-    /// Marks a job as ended. Any context: the engine's completion, or the submitter.
+    /// Marks a job as ended. The engine's completion calls this, or the submitter.
+    /// Context: any, but hard interrupts.
     pub(super) fn finish<J: Job + ?Sized>(self: &Arc<Self>, ended: Arc<J>) {
         let running = self.running.lock();
         ended.state().is_over.store(true, Relaxed);
-        // With the lock, so that this is not the last reference: `running` has one, or the submitter does.
+        // Dropped under the lock, so that this is not the last reference: `running` or the
+        // submitter holds another one.
         drop(ended);
         drop(running);
         if !self.reaps.load(Relaxed) && !self.armed.load(Relaxed) {
@@ -150,29 +167,32 @@ impl Engine {
         }
     }
 
-    /// Runs the work item soon. Any context.
+    /// Queues the work item.
+    /// Context: any.
     pub(super) fn schedule(self: &Arc<Self>) {
-        // An error says that the work item is queued, and has not begun.
+        // An error means that the work item is queued already, and has not begun.
         let _ = self.queues.work.enqueue::<_, 1>(self.clone());
     }
 
-    /// Returns whether an armed interrupt has not come for more than a tick. Any context.
+    /// Returns whether an armed interrupt has not come for more than a tick.
+    /// Context: any.
     pub(super) fn is_overdue(&self) -> bool {
         self.armed.load(Relaxed) && self.armed_ticks.load(Relaxed) > 1 && !self.has_stopped()
     }
 
-    /// Has the engine interrupt when all jobs have ended that were submitted until now. If its ring has no room for
-    /// that, or it is polled, returns false, and the work item runs. Process context.
+    /// Asks for an interrupt when all jobs submitted so far have completed. Returns false if the
+    /// ring has no room for the empty copy, or the engine is polled; the work item runs instead.
+    /// Context: any with interrupts on, but no hard interrupt and no completion.
     pub(crate) fn arm(self: &Arc<Self>) -> bool {
         if self.is_polled.load(Relaxed) && !self.has_stopped() {
             self.schedule();
             return false;
         }
-        // Full: jobs were added to `running` before.
+        // Full ordering: jobs were added to `running` before.
         if self.has_stopped() || self.armed.xchg(true, Full) {
             return true;
         }
-        // If it was not submitted, it ends here.
+        // A batch without a copy ends at once, in `all_ended`, which queues the work item.
         let is_armed = Batch::submit(self, |this, batch| {
             let is_armed = this.submit_arming(batch).unwrap_or(false);
             if is_armed {
@@ -198,14 +218,16 @@ impl Engine {
         self.channel.submit(copy.ok_or(EFAULT)?, flags, batch)
     }
 
-    /// Ends the arming copy, if the engine has left it without saying so. The channel is stopped. Process context.
+    /// Fails the arming copy if the engine has not reported it. The channel has to be stopped.
+    /// Context: process context.
     pub(super) fn abandon_arming(self: &Arc<Self>) {
-        // Nothing happens if the interrupt was never armed.
+        // Does nothing if the interrupt was never armed.
         self.channel.abandon(self);
     }
 
-    /// Polls for a moment until `done`, which is about what was submitted here, and releases what has ended. If the
-    /// moment is not enough, arms the interrupt. May sleep.
+    /// Polls for a moment until `done`, a condition on the caller's own jobs, and releases
+    /// completed jobs. If the moment is not enough, arms the interrupt.
+    /// Context: may sleep.
     pub(crate) fn poll_until(self: &Arc<Self>, done: impl Fn() -> bool) {
         if done() {
             return;
@@ -221,14 +243,15 @@ impl Engine {
         }
     }
 
-    /// Releases what ended jobs hold. May sleep.
+    /// Releases the resources of completed jobs.
+    /// Context: may sleep.
     pub(crate) fn release_ended(&self) {
         while let Some(ended) = self.take_ended() {
             drop(ended);
         }
     }
 
-    /// Takes the first job if it has ended: they end in their order.
+    /// Removes the first job if it has ended. Jobs end in their order.
     fn take_ended(&self) -> Option<RBTreeNode<u64, Arc<dyn Job>>> {
         let mut running = self.running.lock();
         let first = running.cursor_front_mut()?;
@@ -236,7 +259,8 @@ impl Engine {
         has_ended.then(|| first.remove_current().1)
     }
 
-    /// Returns whether there are jobs that were not released. Any context.
+    /// Returns whether there are jobs that were not released.
+    /// Context: any.
     pub(crate) fn has_running(&self) -> bool {
         !self.running.lock().is_empty()
     }

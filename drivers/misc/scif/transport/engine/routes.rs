@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engines that reach a peer's memory, each with its view of it.
+//! The engines that reach a peer's memory, each with its view of that memory.
 //!
-//! A path is made with those that there are, and others come later. None goes before the path does: who uses one
-//! names it by its place, which stays the same, and one that has stopped says so itself.
+//! A path starts with the engines that exist, and others may be added later. No engine is removed
+//! before the path is dropped. A user names an engine by its place, which never changes, and asks
+//! the engine whether it has stopped.
 //!
-//! Which engine copies for a channel: of those that work, the one that copies for the fewest.
+//! A channel uses the working engine that copies for the fewest channels.
 //!
-//! Channels come and go, and many never have anything copied. So it is counted who uses an engine, and nobody
-//! counts before he has something to copy.
+//! Many channels never have anything copied. So a channel chooses its engine, and is counted as its
+//! user, with its first copy.
 
 use super::{Engine, EngineRoute};
 use kernel::{
@@ -23,20 +24,21 @@ use kernel::{
     }, //
 };
 
-/// Places of a path. An engine that is lost and comes back takes one more: when they are used up, no more come
-/// before there is the next session.
+/// Number of places of a path. An engine that stops and comes back takes another place. When all
+/// places are taken, no engine is added until the next session.
 const PLACES: usize = 64;
 
-/// See the head of this file.
+/// The engines of a path, each at a fixed place.
 pub(crate) struct Routes {
-    /// Those that are taken come first.
+    /// The places; occupied ones come first.
     places: KVec<SetOnce<EngineRoute>>,
-    /// The number of the next engine that was not looked at.
+    /// The [`Engine::instance`] from which on engines have not been tried.
     next: Atomic<u64>,
 }
 
 impl Routes {
-    /// None yet. May sleep.
+    /// Creates an empty list with [`PLACES`] places.
+    /// Context: may sleep.
     pub(crate) fn new() -> Result<Self> {
         let mut this = Self::none();
         for _ in 0..PLACES {
@@ -45,7 +47,7 @@ impl Routes {
         Ok(this)
     }
 
-    /// None, ever.
+    /// Creates a list that never contains an engine.
     pub(crate) fn none() -> Self {
         Self {
             places: KVec::new(),
@@ -53,28 +55,33 @@ impl Routes {
         }
     }
 
-    /// All of them, by their places. Any context.
+    /// Returns all engines in the order of their places.
+    /// Context: any.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EngineRoute> {
         self.places.iter().map_while(|place| place.as_ref())
     }
 
-    /// The one at a place. Any context.
+    /// Returns the engine at a place.
+    /// Context: any.
     pub(crate) fn get(&self, place: usize) -> Option<&EngineRoute> {
         self.places.get(place)?.as_ref()
     }
 
-    /// The one that is this, if it is one of them. Any context.
+    /// Returns this list's own reference to `route`, if `route` is in the list.
+    /// Context: any.
     pub(crate) fn same(&self, route: &EngineRoute) -> Option<&EngineRoute> {
         self.iter().find(|other| core::ptr::eq(*other, route))
     }
 
-    /// How many there are.
+    /// Returns the number of engines.
     pub(crate) fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Adds what `make` makes of an engine, unless that was tried before; says whether there is one more. Once at a
-    /// time, and in the order in which engines were found. May sleep.
+    /// Adds the route that `make` creates for an engine, unless that was tried before. Returns
+    /// whether a route was added. Callers take turns, and pass engines in the order in which these
+    /// were found.
+    /// Context: may sleep.
     pub(crate) fn add(
         &self,
         engine: &Arc<Engine>,
@@ -88,24 +95,25 @@ impl Routes {
         let Some(place) = places.find(|place| place.as_ref().is_none()) else {
             return false;
         };
-        // One that can't be had is done without.
+        // If the route can't be created, the path does without this engine.
         make().is_ok_and(|route| place.populate(route))
     }
 }
 
-/// A use of an engine, until this is dropped.
+/// A use of an engine by a channel, until dropped.
 ///
 /// # Invariants
 ///
 /// It is counted in `users` of the engine.
 pub(crate) struct ChosenEngine {
     engine: Arc<Engine>,
-    /// Among the path's engines.
+    /// The engine's place in the path's [`Routes`].
     pub(crate) place: usize,
 }
 
 impl ChosenEngine {
-    /// One of these; none if none works. Any context.
+    /// Chooses the working engine with the fewest users. Returns `None` if no engine works.
+    /// Context: any.
     pub(crate) fn among(routes: &Routes) -> Option<Self> {
         loop {
             let routes = routes.iter().enumerate();
@@ -113,7 +121,7 @@ impl ChosenEngine {
             let counted = working.map(|found| (found.1.engine.users.load(Relaxed), found));
             let (users, (place, route)) = counted.min_by_key(|(users, _)| *users)?;
             let counter = &route.engine.users;
-            // Others may choose at the same moment.
+            // Another channel may choose at the same moment; then this one chooses again.
             if counter
                 .cmpxchg(users, users.wrapping_add(1), Relaxed)
                 .is_ok()

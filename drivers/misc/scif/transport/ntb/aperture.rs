@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The aperture over our memory, as the peer gets it.
+//! The aperture: the part of this node's memory that the peer reaches, and the memory windows that
+//! lead to it.
 //!
-//! One memory window of the device leads there, or several of them together, where one has less room or does
-//! not do, each to a part of it (`logic/window_set.rs`). What is behind it depends on the mode:
+//! An aperture uses one memory window of the device. If one window is too small or unsuited, the
+//! aperture uses several, each for a part of it (`logic/window_set.rs`). The memory behind it
+//! depends on the mode:
 //!
-//! - *arena*: a range of I/O addresses, as large as the window, in which lies what the peer may use
-//!   and nothing else;
-//! - *bounce*: memory set apart for that, in which there is what both sides write to each other, and slots
-//!   in which what is meant for other memory is staged;
-//! - *flat*: all memory of this machine, from bus address 0 on. Somebody has to have said that the peer is
-//!   trusted.
+//! - *arena*: a range of I/O addresses, as large as the window, that contains the memory which the
+//!   peer may use, and nothing else;
+//! - *bounce*: reserved memory that contains what both sides write to each other, and bounce
+//!   buffers for data that is meant for other memory;
+//! - *flat*: all memory of this machine, from bus address 0 on. The administrator has to have said
+//!   that the peer is trusted.
 //!
-//! What a device demands of windows, sizes and alignments, is known here only.
+//! Only this file knows which sizes and alignments a device demands of windows.
 
 use super::Policy;
 use crate::{
@@ -35,7 +37,7 @@ use crate::{
         places::Places,
         pool::Pool,
         reached,
-        shared_memory::User, //
+        shared_memory::MemoryUser, //
     },
 };
 use kernel::{
@@ -45,16 +47,16 @@ use kernel::{
     sync::aref::ARef, //
 };
 
-/// Less than this is of no use: a control block and a few rings.
+/// Size of the smallest useful aperture: a control block and a few rings.
 pub(super) const SMALLEST: u64 = 64 << 10;
 
-/// The largest pool: more is hardly faster, and is gone for all else.
+/// Size of the largest pool. A larger one is hardly faster, and its memory is lost for other uses.
 const LARGEST_POOL: u64 = 4 << 20;
 
-/// The largest multiple at which a pool may have to begin: so much has to be free in one piece.
+/// Largest alignment that a pool may need. So much memory has to be free in one piece.
 pub(super) const LARGEST_ALIGN: u64 = 256 << 20;
 
-/// How large what the peer is kept to may be.
+/// Returns the largest size of an arena or a pool.
 const fn most_of(mode: Mode) -> u64 {
     match mode {
         Mode::Bounce => LARGEST_POOL,
@@ -62,12 +64,14 @@ const fn most_of(mode: Mode) -> u64 {
     }
 }
 
-/// What an aperture leads to, and so how the peer gets to our memory: all of it, by physical addresses or those of a
-/// device, for which it is mapped; what has a place in an arena; or nothing but what lies in a pool.
-pub(super) type Behind = User;
+/// The memory behind an aperture. It is all memory, by physical addresses or mapped for a device,
+/// or memory that has a place in an arena, or memory in a pool.
+pub(super) type ApertureBacking = MemoryUser;
 
-impl Behind {
-    /// Nobody gets to what lies in it any more, and the driver of the device may go. May sleep.
+impl ApertureBacking {
+    /// Ends all access through the arena or pool. Afterwards the driver of the device may be
+    /// unbound.
+    /// Context: may sleep.
     pub(super) fn close(&self) {
         match self {
             Self::Physical | Self::Device(_) => (),
@@ -76,7 +80,7 @@ impl Behind {
         }
     }
 
-    /// How it leads to memory.
+    /// Returns the mode of an aperture over this memory.
     pub(super) fn mode(&self) -> Mode {
         match self {
             Self::Physical | Self::Device(_) => Mode::Flat,
@@ -85,7 +89,8 @@ impl Behind {
         }
     }
 
-    /// The places in it, by addresses as the peer names them; none if it is all memory.
+    /// Returns the places of the arena or pool, by the addresses that the peer uses, or `None` in
+    /// flat mode.
     pub(super) fn places(&self) -> Option<&Places> {
         match self {
             Self::Physical | Self::Device(_) => None,
@@ -94,38 +99,39 @@ impl Behind {
         }
     }
 
-    /// Whether the peer gets to what is given to it only; so what was taken back is out of its reach.
+    /// Returns whether the peer reaches only memory that it was given. Memory that was taken back
+    /// is then out of its reach.
     pub(super) fn keeps_out(&self) -> bool {
         self.mode() != Mode::Flat
     }
 }
 
-/// See the head of this file.
+/// An aperture over this node's memory, as offered to the peer.
 #[derive(Clone)]
 pub(super) struct Aperture {
     pub(super) windows: WindowSet,
     pub(super) base: u64,
     pub(super) len: u64,
-    /// How long it becomes where the device takes nothing but the whole memory window.
+    /// Length to use if the device accepts only translations of whole memory windows.
     whole: u64,
-    pub(super) behind: Behind,
-    /// Why it is in the mode that it is in, for people.
+    pub(super) behind: ApertureBacking,
+    /// Reason for the mode, shown to users.
     pub(super) reason: &'static str,
 }
 
-/// Why a device has no aperture to offer; `reports.rs` says it in words.
+/// Reason why a device has no aperture to offer. `reports.rs` translates it into words.
 pub(super) enum Unsuitable {
-    /// Nobody has said that the peer is trusted.
+    /// The administrator has not said that the peer is trusted.
     FlatNotAllowed,
     /// No IOMMU translates for the device.
     NoIommu,
-    /// The device has no memory window in which an arena could be.
+    /// No memory window of the device is suited for an arena.
     NoArena { largest: u64 },
-    /// No windows cover the memory.
+    /// The memory windows do not cover this node's memory.
     TooSmall { needed: u64, largest: u64 },
-    /// The device has no memory window behind which a pool could be.
+    /// No memory window of the device is suited for a pool.
     NoPool { largest: u64, address: u64 },
-    /// The device says no.
+    /// The device driver returned an error.
     Device(Error),
 }
 
@@ -136,8 +142,9 @@ impl From<Error> for Unsuitable {
 }
 
 impl Aperture {
-    /// Chooses a memory window, and what it leads to. Not again where that is an arena or a pool: the peer of an earlier
-    /// session may still have memory in it. May sleep.
+    /// Chooses the memory windows, and the memory behind them. An arena or a pool is chosen only
+    /// once: the peer of an earlier session may still have memory in it.
+    /// Context: may sleep.
     pub(super) fn choose(device: &NtbDevice, policy: Policy) -> Result<Self, Unsuitable> {
         let dma_device = device.dma_device();
         let is_translated = dma_map::has_iommu(&dma_device);
@@ -156,9 +163,10 @@ impl Aperture {
         }
     }
 
-    /// Whether the device takes it. There are windows that lead to one place only, and nothing says so.
+    /// Returns whether the device accepts the aperture's addresses. Some windows can lead to one
+    /// fixed place only, and their driver does not say so.
     ///
-    /// Only for a pool, which may be open for a moment, as nobody can do harm there.
+    /// Only for a pool: it is opened for a moment, which is harmless as the pool holds nothing yet.
     fn opens(&self, device: &NtbDevice) -> bool {
         let opened = self.clone().open(device).is_ok();
         if opened {
@@ -167,10 +175,11 @@ impl Aperture {
         opened
     }
 
-    /// Lets the peer in. Not before it has shown a fresh nonce: it has then let go of all memory
-    /// that it was told of in an earlier session. May sleep.
+    /// Lets the peer in. The caller has seen a fresh nonce of the peer, so the peer has released
+    /// all memory that it was told of in an earlier session.
     ///
-    /// Where the peer lets itself in there is nothing to do, here and in [`Self::close`].
+    /// If the peer sets the translation itself, this function and [`Self::close`] do nothing.
+    /// Context: may sleep.
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
         let opened = self.open_all(device);
         if opened.is_ok() || self.len == self.whole {
@@ -192,29 +201,32 @@ impl Aperture {
         Ok(())
     }
 
-    /// Lets the peer in no more: from here on one that is merely slow writes nowhere, if the
-    /// hardware can do that. Says whether it is so. May sleep.
+    /// Keeps the peer out, if the hardware can: from then on not even a slow peer writes to this
+    /// node's memory. Returns whether the peer is out.
+    /// Context: may sleep.
     pub(super) fn close(&self, device: &NtbDevice) -> bool {
         if !device.translates_inbound() {
             return false;
         }
         let windows = self.windows.windows();
         let still_open = windows.filter(|window| device.clear_translation(*window).is_err());
-        // All are tried.
+        // `count` runs through all windows, so each is cleared.
         still_open.count() == 0
     }
 }
 
-/// A memory window of the device and what it demands.
+/// A memory window of the device, and the alignment that it demands.
 type Window = (u32, WindowAlignment);
 
-/// Several windows that are used together, and what lies behind them: it begins at a multiple of the length of a part.
+/// Several windows used together, and the shape of the memory behind them. The memory begins at a
+/// multiple of the length of one part.
 type Several = (WindowSet, Shape);
 
-/// The first ones of these, each with so many bytes; none if one can't lead to each such part.
+/// Returns the first `count` of these windows with `part` bytes each, or `None` if one of them
+/// can't lead to such a part.
 fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Several> {
     let these = windows.get(..count as usize)?;
-    // What demands a multiple of something gets one in each part.
+    // Each part has to be a multiple of the window's alignments.
     let fits = |unit: u64| part.checked_rem(unit.max(1)) == Some(0);
     let fit = |(_, align): &Window| fits(align.address) && fits(align.size);
     if !these.iter().all(fit) {
@@ -226,7 +238,7 @@ fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Several> {
     Some((set, Shape { len, seams }))
 }
 
-/// What an aperture is chosen from.
+/// The inputs of the choice of an aperture.
 struct Choice<'a> {
     device: &'a NtbDevice,
     dma_device: ARef<Device>,
@@ -234,7 +246,7 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// What is best of what can be.
+    /// Returns the best aperture that is possible.
     fn best(&self, is_translated: bool, allow_flat: bool) -> Result<Aperture, Unsuitable> {
         if is_translated {
             return match self.guarded(Mode::Arena, "an IOMMU translates for the bridge") {
@@ -260,8 +272,8 @@ impl Choice<'_> {
         }
     }
 
-    /// With what the peer is kept to, an arena or a pool: as large as several windows together, or as the largest one,
-    /// or as can be.
+    /// Returns an aperture over an arena or a pool. It is as large as several windows together,
+    /// else as the largest window, else as large as possible.
     fn guarded(&self, mode: Mode, reason: &'static str) -> Result<Aperture, Unsuitable> {
         let is_arena = mode == Mode::Arena;
         let windows = self.by_size(&|align| {
@@ -291,8 +303,9 @@ impl Choice<'_> {
         })
     }
 
-    /// Over something as large as the window; if there is no such range or piece of memory, half of that, and so on, as
-    /// long as the window can lead to that and it is of use.
+    /// Returns an aperture over an arena or a pool as large as the window. If there is no such
+    /// range or piece of memory, tries half of the size, and so on. Stops where the window can't
+    /// lead to so little, or so little is of no use.
     fn over_one(
         &self,
         window: u32,
@@ -315,8 +328,8 @@ impl Choice<'_> {
         Ok(None)
     }
 
-    /// Over an arena or a pool of this shape at a multiple of `align`; none if the device has no such range, or there is no
-    /// such piece of memory.
+    /// Returns an aperture over an arena or a pool of this shape at a multiple of `align`. Returns
+    /// `None` if the device has no such range, or there is no such piece of memory.
     fn over(
         &self,
         windows: WindowSet,
@@ -329,13 +342,13 @@ impl Choice<'_> {
         let behind = if mode == Mode::Arena {
             match Arena::new(&self.dma_device, shape) {
                 Err(EOPNOTSUPP) => return Ok(None),
-                arena => Behind::Arena(arena?),
+                arena => ApertureBacking::Arena(arena?),
             }
         } else {
             let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
             match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
                 Err(ENOMEM) => return Ok(None),
-                pool => Behind::Pool(pool?),
+                pool => ApertureBacking::Pool(pool?),
             }
         };
         let place = behind
@@ -352,24 +365,26 @@ impl Choice<'_> {
         }))
     }
 
-    /// The first window that can lead to all of our memory, or the fewest that can together.
+    /// Returns a flat aperture: the first window that can lead to all memory, or else the fewest
+    /// windows that can together.
     fn flat(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
         let needed = reached::end_of_memory();
         let is_physical = dma_map::bus_is_physical(&self.dma_device);
         let behind = if is_physical {
-            Behind::Physical
+            ApertureBacking::Physical
         } else {
-            Behind::Device(self.dma_device.clone())
+            ApertureBacking::Device(self.dma_device.clone())
         };
         let windows = self.by_size(&|_| true)?;
         let covering = windows.iter().filter(|(_, align)| align.max_size >= needed);
         let chosen = if let Some((window, align)) = covering.min_by_key(|(window, _)| *window) {
             let set = WindowSet::of([*window]).ok_or(EINVAL)?;
-            // Some drivers round down what is none, without a word.
+            // Some drivers silently round down a size that is not a power of two.
             let len = needed.checked_next_power_of_two().unwrap_or(needed);
             Some((set, len.min(align.max_size), align.max_size))
         } else if is_physical {
-            // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
+            // Physical and bus addresses are the same here. So memory that is contiguous for this
+            // machine is contiguous on the bus, and begins at a multiple of its size.
             let several = self.fewest(&windows, needed);
             several.map(|(set, shape)| (set, shape.len, shape.len))
         } else {
@@ -389,26 +404,29 @@ impl Choice<'_> {
         })
     }
 
-    /// The windows that are `suited`, the largest first. ENOTCONN while the link is down.
+    /// Returns the windows for which `suited` is true, the largest first.
+    ///
+    /// Returns ENOTCONN while the link is down.
     fn by_size(&self, suited: &dyn Fn(&WindowAlignment) -> bool) -> Result<KVec<Window>> {
         let mut windows: KVec<Window> = KVec::new();
         for window in 0..self.device.mw_count()?.min(MOST_WINDOWS) {
             let align = match self.device.mw_align(window) {
                 Ok(align) if suited(&align) => align,
                 Err(ENOTCONN) => return Err(ENOTCONN),
-                // It can't be used.
+                // This window can't be used.
                 Ok(_) | Err(_) => continue,
             };
             let is_smaller = |(_, other): &Window| other.max_size < align.max_size;
             let place = windows.iter().position(is_smaller).unwrap_or(windows.len());
             windows.reserve(1, GFP_KERNEL)?;
-            // There is room.
+            // Does not fail: room was reserved above.
             let _ = windows.insert_within_capacity(place, (window, align));
         }
         Ok(windows)
     }
 
-    /// Several of these that have more room together than one of them, but not more than `enough`.
+    /// Returns several of these windows that together have more room than the largest one, but not
+    /// more than `enough`.
     fn several(&self, windows: &[Window], enough: u64) -> Option<Several> {
         let sizes = || windows.iter().map(|(_, align)| align.max_size);
         let (count, part) = window_set::of_several(sizes(), self.most_windows)?;
@@ -419,7 +437,8 @@ impl Choice<'_> {
         first_of(windows, count as u32, part)
     }
 
-    /// The fewest of these, at least two, that have together room for `needed` bytes.
+    /// Returns the fewest of these windows, at least two, that together have room for `needed`
+    /// bytes.
     fn fewest(&self, windows: &[Window], needed: u64) -> Option<Several> {
         let sizes = windows.iter().map(|(_, align)| align.max_size);
         let mut counted = (1..=self.most_windows).zip(sizes).skip(1);

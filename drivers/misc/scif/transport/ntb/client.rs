@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An NTB device comes and goes, and tells of doorbells and of its link.
+//! The NTB client driver: probe and remove of devices, and their doorbell, link and message events.
 //!
-//! Nothing is decided here of what it tells: doorbells go to the session that there is, and whatever may
-//! change the state of that has the link look at it (`link.rs`).
+//! This file decides nothing about an event. It passes doorbells to the current session. For any
+//! event that may change the state of the link, it queues the link's work item (`link.rs`).
 
 use kernel::{
     prelude::*,
@@ -42,7 +42,7 @@ use crate::{
     transport::doorbell,
 };
 
-/// What all devices of this client share.
+/// State that all devices of this client share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) context: Context,
@@ -62,7 +62,7 @@ impl Client for NtbLink {
             .filter(|_| register.numbers() & needed == needed)
             .ok_or_else(|| {
                 pr_warn!(
-                    "{}: it takes a device with {} scratchpads or message registers, and 3 doorbells in each direction\n",
+                    "{}: the bridge is not used: scif needs {} scratchpads or message registers, and 3 doorbells in each direction\n",
                     &*name,
                     LEAST_REGISTERS
                 );
@@ -70,7 +70,7 @@ impl Client for NtbLink {
             })?;
         if device.has_unsafe_registers() {
             pr_warn!(
-                "{}: its driver says that scratchpads or doorbells may hang this hardware; they are used all the same\n",
+                "{}: its driver warns that scratchpads or doorbells may hang this hardware; scif uses them all the same\n",
                 &*name
             );
         }
@@ -78,7 +78,7 @@ impl Client for NtbLink {
         let rank = rank(&device, port);
         if device.shares_doorbells() && rank > 1 {
             pr_warn!(
-                "{}: it is not one of the first two ports of the switch, whose doorbells are taken by those\n",
+                "{}: the bridge is not used: the first two ports of the switch have all doorbells, and this is another port\n",
                 &*name
             );
             return Err(ENODEV);
@@ -86,7 +86,7 @@ impl Client for NtbLink {
         let guard = guard(&device);
         if let Some(reason) = reports::weakness(guard).filter(|_| !context.policy.allow_flat) {
             pr_err!(
-                "{}: the other host says itself where the windows of this bridge lead, and {}, or load with allow_flat=1 if it is trusted\n",
+                "{}: the bridge is not used: the other host sets where the windows of this bridge lead, and {}, or load with allow_flat=1 if that host is trusted\n",
                 &*name,
                 reason
             );
@@ -108,7 +108,8 @@ impl Client for NtbLink {
         this.withdraw(&device);
         drop(device);
         this.release_kept();
-        pr_info!("{}: gone\n", &*this.name);
+        this.context.sink.link_gone(&this.shown_name);
+        pr_info!("{}: scif has released the bridge\n", &*this.name);
     }
 
     fn link_event(this: ArcBorrow<'_, Self>) {
@@ -120,7 +121,7 @@ impl Client for NtbLink {
         doorbells_rang(this, vector);
     }
 
-    /// Has no more of them raise events until they were taken out (`mailbox.rs`).
+    /// Masks the messages until the link's work has read them (`mailbox.rs`).
     fn msg_event(this: ArcBorrow<'_, Self>) {
         if let Some(device) = &*this.device.lock() {
             let _ = device.msg_set_mask(device.msg_inbits());
@@ -129,15 +130,16 @@ impl Client for NtbLink {
     }
 }
 
-/// The number of this side among the ports that the device joins. Port numbers may have gaps; a device that
-/// does not tell them has 0 everywhere.
+/// Returns the number of ports with a lower port number than this side. Port numbers may have gaps.
+/// A device without port numbers has 0 on each side.
 fn rank(device: &NtbDevice, own: u32) -> u16 {
     let lower = (0..device.peer_count().unwrap_or(0))
         .filter(|peer| device.peer_port_number(*peer).is_ok_and(|port| port < own));
     lower.count() as u16
 }
 
-/// Returns what keeps the peer to what it is given: the bridge itself, if this side says where its windows lead.
+/// Returns the protection from the peer: the bridge itself, if this side sets the translation of
+/// its windows, or the IOMMU.
 fn guard(device: &NtbDevice) -> Guard {
     if device.translates_inbound() {
         Guard::Whole
@@ -146,7 +148,7 @@ fn guard(device: &NtbDevice) -> Guard {
     }
 }
 
-/// Which doorbells are whose.
+/// Tells which doorbells belong to this side, and which to the peer.
 fn doorbell_register(device: &NtbDevice) -> Result<DoorbellRegister> {
     let valid = device.db_valid_mask();
     if !device.shares_doorbells() {
@@ -156,39 +158,42 @@ fn doorbell_register(device: &NtbDevice) -> Result<DoorbellRegister> {
     Ok(DoorbellRegister::shared(valid, is_lower_port))
 }
 
-/// Between two signs of life, and two looks at the mailbox while there is no session.
+/// Time between two heartbeats, and between two polls of the mailbox while there is no session.
 const TICK_MILLISECONDS: u32 = 100;
 
-/// So often in one interrupt.
+/// Number of times that one interrupt reads and clears doorbells.
 const MAX_ROUNDS: usize = 16;
 
-/// Doorbells that belong to this vector have been rung. Hard interrupt context.
+/// Handles doorbells of this vector.
 ///
-/// A sleeper is told before they are cleared, which takes as long as his processor takes to wake up; and
-/// all are told again afterwards: what has rung in between has raised no other interrupt.
+/// The session is told of them twice. It is told before they are cleared, because a sleeper then
+/// wakes up while this CPU clears them. It is told of all of them again afterwards: a doorbell that
+/// rang in between has raised no interrupt of its own.
 ///
-/// Where several share the vector there may be an interrupt only when the first of them rings, and none
-/// until all are cleared: so this goes on until they are. Doorbells that ring meanwhile are told at the end only: so
-/// one interrupt tells twice, however often it has to clear. A peer that never stops to ring is heard
-/// again when the link's work has had its turn (`NtbLink::listen_again()`).
+/// If several doorbells share the vector, some hardware raises an interrupt only for the first that
+/// rings, and no other until all are cleared. So this function clears doorbells until none is set.
+/// It tells the session of doorbells that ring meanwhile only at the end, so one interrupt tells
+/// twice, however often it clears. If the peer never stops ringing, the doorbells are masked until
+/// the link's work has run (`NtbLink::listen_again()`).
+/// Context: hard interrupt.
 fn doorbells_rang(link: ArcBorrow<'_, NtbLink>, vector: u32) {
     let mut before = 0;
     for _ in 0..MAX_ROUNDS {
-        let (rung, alone) = rung(&link, vector);
-        if rung == 0 {
-            // To read them has made sure that those before are cleared.
-            tell(link, before);
+        let (pending, alone) = pending_doorbells(&link, vector);
+        if pending == 0 {
+            // This read has also made sure that the device has cleared the earlier ones.
+            notify_session(link, before);
             return;
         }
         if before == 0 {
-            tell(link, rung);
+            notify_session(link, pending);
         }
         if let Some(device) = &*link.device.lock() {
-            let _ = device.db_clear(link.register.to_own_bits(rung));
+            let _ = device.db_clear(link.register.to_own_bits(pending));
         }
-        before |= rung;
+        before |= pending;
         if alone {
-            tell(link, before);
+            notify_session(link, before);
             return;
         }
     }
@@ -196,38 +201,39 @@ fn doorbells_rang(link: ArcBorrow<'_, NtbLink>, vector: u32) {
         let _ = device.db_set_mask(link.register.own_bits());
         link.masked.store(true, Relaxed);
     }
-    tell(link, before);
+    notify_session(link, before);
     NtbLink::schedule(link);
 }
 
-/// Which ones they are, as bits, and whether none but it can have raised this interrupt.
-fn rung(link: &NtbLink, vector: u32) -> (u64, bool) {
+/// Returns the doorbells of this vector that are set, as bits. The second value tells whether the
+/// vector belongs to a single doorbell.
+fn pending_doorbells(link: &NtbLink, vector: u32) -> (u64, bool) {
     let device = link.device.lock();
     let Some(device) = &*device else {
         return (0, true);
     };
     match device.db_vector_mask(vector) & link.register.own_bits() {
         own if own.count_ones() <= 1 => (link.register.numbers_of(own), true),
-        // Several doorbells share the vector: only the device knows which it was.
+        // Several doorbells share the vector: only the device knows which of them rang.
         several => (link.register.numbers_of(several & device.db_read()), false),
     }
 }
 
-fn tell(link: ArcBorrow<'_, NtbLink>, rung: u64) {
+fn notify_session(link: ArcBorrow<'_, NtbLink>, pending: u64) {
     let hello = doorbell::bit(doorbell::HELLO);
-    if rung & hello != 0 {
+    if pending & hello != 0 {
         NtbLink::schedule(link);
     }
-    let rung = rung & !hello;
-    if rung == 0 {
+    let pending = pending & !hello;
+    if pending == 0 {
         return;
     }
     if let Some(session) = &*link.current.lock() {
-        session.as_arc_borrow().doorbells(rung);
+        session.as_arc_borrow().doorbells(pending);
     }
 }
 
-/// Ticks between two looks for engines that are missing.
+/// Ticks between two requests for missing engines.
 const ENGINE_TICKS: u32 = 1000 / TICK_MILLISECONDS;
 
 impl Tick for NtbLink {
@@ -241,7 +247,8 @@ impl Tick for NtbLink {
                 session.as_arc_borrow().tick(TICK_MILLISECONDS);
                 session.ended().is_some()
             }
-            // Doorbells are lost while a driver is not loaded; looking now and then does not hurt.
+            // Doorbells are lost while a driver is not loaded, so the link's work checks the
+            // mailbox now and then.
             None => true,
         };
         drop(current);

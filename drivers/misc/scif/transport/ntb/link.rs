@@ -2,15 +2,15 @@
 
 //! The link to the node behind one NTB device.
 //!
-//! What happens next is decided by a state machine, `logic/handshake.rs`, from what there is to see;
-//! what it decides is done here, in one place, [`NtbLink::step`], which runs as work. Events only
-//! schedule it. What begins and ends a session is in `sessions.rs`.
+//! A state machine, `logic/handshake.rs`, decides the next action from the state of device and
+//! peer. This file carries it out, in one place, [`NtbLink::step`], which runs as work. Events only
+//! queue this work. `sessions.rs` begins and ends sessions.
 //!
-//! The states are those of the machine: *down*; *offering*, with a control block and our hello, with
-//! a fresh nonce, in the mailbox; *up*, with a session.
+//! The states are those of the machine: *down*; *offering*, with a control block, and this side's
+//! hello with a fresh nonce in the mailbox; *up*, with a session.
 //!
-//! Lock order: `inner`, then anything in the session; `device` and `current` are taken in
-//! interrupts, `current` before everything in the session that is.
+//! Lock order: `inner`, then any lock of the session. `device` and `current` are taken in
+//! interrupts. `current` comes before all locks of the current session.
 
 use super::{
     aperture::{
@@ -75,42 +75,44 @@ use kernel::{
     },
 };
 
-/// What a look at the state of the world may lead to at once: more than from the end of one session
-/// to the next.
+/// Maximum number of actions of one [`NtbLink::step`]. It suffices from the end of one session to
+/// the begin of the next.
 const MAX_ACTIONS: usize = 8;
 
-/// See the head of this file.
+/// The link to the node behind one NTB device.
 #[pin_data]
 pub(super) struct NtbLink {
     pub(super) context: Context,
-    /// The roster that it is on.
+    /// The roster that lists this link.
     pub(super) roster: Arc<Roster>,
-    /// Of the device.
+    /// Name of the device.
     pub(super) name: CString,
+    /// Name of the link, as users see it.
+    pub(super) shown_name: CString,
     log: LogBudget,
     node: u16,
     /// The doorbells of the device.
     pub(super) register: DoorbellRegister,
-    /// None while the link rests, and once the device is being removed.
+    /// The device. `None` while the link rests, and once the device is being removed.
     #[pin]
     pub(super) device: SpinLockIrq<Option<Arc<NtbDevice>>>,
     #[pin]
     pub(super) inner: Mutex<Inner>,
-    /// The session that there is, for interrupts.
+    /// The present session, for use in interrupts.
     #[pin]
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
     #[pin]
     pub(super) timer: Mutex<Option<Running<NtbLink>>>,
-    /// What keeps the peer to what it is given.
+    /// The guard that restricts the peer's access to this node.
     pub(super) guard: Guard,
-    /// How often the link was seen to be down. Counted in the event itself: a link that is up again before the work
-    /// has its turn has lost what crossed it.
+    /// Number of times that the link was seen down. Counted in the event itself: even if the link
+    /// is up again before the work runs, data in flight was lost.
     downs: Atomic<u32>,
-    /// Doorbells were masked, as they did not stop to ring.
+    /// Set if doorbells were masked because they did not stop ringing.
     pub(super) masked: Atomic<bool>,
-    /// How often the timer has ticked.
+    /// Number of ticks of the timer.
     pub(super) ticks: Atomic<u32>,
-    /// The mailbox has to be looked at after a while.
+    /// Set if the mailbox has to be polled.
     pub(super) unsettled: Atomic<bool>,
     #[pin]
     work: Work<Self>,
@@ -129,7 +131,8 @@ impl WorkItem for NtbLink {
 }
 
 impl NtbLink {
-    /// The link of a device, which is down. May sleep.
+    /// Creates the link of a device, in state down.
+    /// Context: may sleep.
     pub(super) fn new(
         shared: &Shared,
         device: NtbDevice,
@@ -140,6 +143,7 @@ impl NtbLink {
     ) -> Result<Arc<Self>> {
         let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
+        let shown_name = CString::try_from_fmt(fmt!("ntb:{}", &*name))?;
         let device = Arc::new(device, GFP_KERNEL)?;
         let handshake = Handshake::new(PAGE_SHIFT as u8, node);
         Arc::pin_init(
@@ -147,6 +151,7 @@ impl NtbLink {
                 context,
                 roster,
                 name,
+                shown_name,
                 log: LogBudget::new(),
                 node,
                 register,
@@ -177,61 +182,69 @@ impl NtbLink {
         )
     }
 
-    /// Whether the peer may reach memory that was taken back.
+    /// Returns whether the peer may reach memory that was taken back.
     fn is_exposed(&self) -> bool {
         self.guard == Guard::None
     }
 
-    /// The device; none while the link rests, and once the device is being removed.
+    /// Returns the device. `None` while the link rests, and once the device is being removed.
     pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
         self.device.lock().clone()
     }
 
-    /// Whether something may be said in the log that the peer has caused. Any context.
+    /// Returns whether a log line may be written that the peer has caused.
+    /// Context: any.
     pub(super) fn may_log(&self) -> bool {
         self.log.admits(&self.name)
     }
 
-    /// Says why there is no session, once, until there is one or the link was down.
+    /// Logs why there is no session. Does so only once until there is a session, or the link was
+    /// down.
     pub(super) fn report(&self, inner: &mut Inner, say: impl FnOnce()) {
         if !core::mem::replace(&mut inner.reported, true) && self.may_log() {
             say();
         }
     }
 
-    /// Runs [`Self::step`] soon. Any context.
+    /// Queues [`Self::step`].
+    /// Context: any.
     pub(super) fn schedule(this: ArcBorrow<'_, Self>) {
-        // An error says that it is pending already.
+        // An error means that the work is queued already.
         let _ = this.context.queues.link.enqueue(Arc::from(this));
     }
 
-    /// Has been scheduled for the last time: looks once more, and returns when all is done.
+    /// Waits for queued steps, and runs a last one. The caller makes sure that no event queues
+    /// another step.
     pub(super) fn flush_steps(self: &Arc<Self>) {
         self.context.queues.link.flush();
         self.step();
     }
 
-    /// Whether there is no session any more, and nobody is ending one. Waits for nobody.
+    /// Returns whether there is no session, and no thread is ending one. Does not wait for the
+    /// lock.
     pub(super) fn has_ended(&self) -> bool {
         self.inner
             .try_lock()
             .is_some_and(|inner| inner.up.is_none())
     }
 
-    /// Whether there is a session to which the peer has not said farewell.
+    /// Returns whether there is a session whose peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.inner.lock().grace.waits_for_farewell()
     }
 
-    /// Lets go of what the peer could still have written to, once its windows are closed, if that keeps it
-    /// out. May sleep.
+    /// Releases memory to which the peer could still have written, if closed windows now keep the
+    /// peer out.
+    /// Context: may sleep.
     pub(super) fn release_unreachable(&self) {
         if !self.is_exposed() {
             self.inner.lock().grace.release();
         }
     }
 
-    /// Lets go of all that the peer could still have written to. May sleep.
+    /// Releases all that the peer could still have written to. Memory of a peer that nothing keeps
+    /// out is leaked.
+    /// Context: may sleep.
     pub(super) fn release_kept(&self) {
         let abandoned = {
             let mut inner = self.inner.lock();
@@ -242,13 +255,13 @@ impl NtbLink {
                 false
             }
         };
-        // Their items wait for no peer.
+        // The work items on these queues wait for no peer.
         self.context.queues.work.flush();
         self.context.queues.control.flush();
         let aperture = self.inner.lock().aperture.take();
         if abandoned {
             pr_warn!(
-                "{}: its peer was not heard to have let go, and nothing keeps it out: the memory that it may still write to is lost\n",
+                "{}: the peer has not released this node's memory, and nothing keeps it out: the memory that it may still write to is never freed\n",
                 &*self.name
             );
             core::mem::forget(aperture);
@@ -257,7 +270,9 @@ impl NtbLink {
         }
     }
 
-    /// Looks at the state of the world and does what has to be done. Link work only.
+    /// Compares the state of device and peer with the state machine, and carries out the actions
+    /// that are due.
+    /// Context: link work, may sleep.
     fn step(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         self.listen_again();
@@ -295,11 +310,13 @@ impl NtbLink {
                 return;
             }
         }
-        // Others want the queue, too: a peer that changes its mind all the time must not have it all.
+        // Gives the queue to other links, so that a peer that changes its mind all the time can't
+        // take all of it.
         Self::schedule(self.as_arc_borrow());
     }
 
-    /// Lifts the mask from doorbells that did not stop to ring; what has rung since then interrupts now.
+    /// Unmasks the doorbells that did not stop ringing. Those that rang meanwhile raise an
+    /// interrupt now.
     fn listen_again(&self) {
         if !self.masked.xchg(false, Relaxed) {
             return;
@@ -312,7 +329,7 @@ impl NtbLink {
         }
     }
 
-    /// Engines may have come since the session began.
+    /// Adds engines that have come since the session began.
     fn look_for_engines(&self, inner: &Inner) {
         if let Some(up) = inner
             .up
@@ -323,13 +340,15 @@ impl NtbLink {
         }
     }
 
-    /// How often the link was seen to be down. Any context.
+    /// Returns how often the link was seen down.
+    /// Context: any.
     pub(super) fn downs(&self) -> u32 {
         self.downs.load(Acquire)
     }
 
-    /// The link has changed: if it is down now, that is noted, and nobody begins to use the session's path any more. Any
-    /// context.
+    /// Handles a change of the link. If the link is down, notes that, and no caller begins to use
+    /// the session's path any more.
+    /// Context: any.
     pub(super) fn note_change(&self) {
         let device = self.device.lock();
         if device.as_ref().is_none_or(|device| device.link_is_up()) {
@@ -339,7 +358,8 @@ impl NtbLink {
         self.note_down();
     }
 
-    /// The link is down. Any context.
+    /// Notes that the link is down.
+    /// Context: any.
     pub(super) fn note_down(&self) {
         self.downs.fetch_add(1, Full);
         if let Some(session) = &*self.current.lock() {
@@ -349,12 +369,13 @@ impl NtbLink {
 
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
         let is_up = device.is_some_and(|device| device.link_is_up());
-        // A link that rests is not down: there is a farewell, unless `NtbPath::is_down` finds otherwise.
+        // A link that rests does not count as down: there is a farewell, unless `NtbPath::is_down`
+        // finds otherwise.
         if device.is_some() && !is_up {
             self.downs.fetch_add(1, Full);
         }
         let downs = self.downs();
-        // Also a link that has come up again was down.
+        // A link that has gone down and come up again counts as down, too.
         let link_up = core::mem::replace(&mut inner.downs, downs) == downs && is_up;
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
@@ -380,20 +401,20 @@ impl NtbLink {
         }
     }
 
-    /// In ticks.
+    /// Returns the time in ticks.
     fn now(&self) -> u32 {
         self.ticks.load(Relaxed)
     }
 
-    // ----- the handshake: each returns whether it was done ------------------------------------------
+    // ----- actions of the handshake: each returns whether it was carried out ----------------------
 
-    /// Chooses an aperture and says hello, to nobody in particular.
+    /// Chooses an aperture and says hello, before any peer is known.
     fn offer(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32) -> bool {
         let Some(device) = device else { return false };
         if inner.grace.make_room().is_err() {
             self.report(inner, || {
                 pr_err!(
-                    "{}: no room to keep what the peer may still write to; unbind and bind the driver of the device\n",
+                    "{}: no session: no room to keep more memory that the peer may still write to; unbind and bind the driver of the bridge\n",
                     &*self.name
                 )
             });
@@ -405,7 +426,7 @@ impl NtbLink {
         };
         let offered = offered.and_then(|aperture| {
             let len = ControlGeometry::for_aperture(aperture.len).size();
-            let block = aperture.behind.share(len, Payer::Nobody);
+            let block = aperture.behind.share(len, Payer::None);
             inner.aperture = Some(aperture);
             let block = block?.with_fate(Some(Fate::new()?));
             inner.block = Some(Arc::new(block, GFP_KERNEL).map_err(Error::from)?);
@@ -413,7 +434,7 @@ impl NtbLink {
         });
         match offered {
             Ok(()) => true,
-            // The link went down again meanwhile, which will be announced as well.
+            // The link went down again meanwhile, of which another event will tell.
             Err(_) if !device.link_is_up() => false,
             Err(Unsuitable::Device(ENOTCONN)) => false,
             Err(reason) => {
@@ -424,18 +445,18 @@ impl NtbLink {
         }
     }
 
-    /// Opens the aperture for a peer and tells it that we have seen it.
+    /// Opens the aperture for a peer, and echoes its nonce.
     fn echo(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32, echo: u32) -> bool {
         let (Some(device), Some(aperture), Some(_)) = (device, &mut inner.aperture, &inner.block)
         else {
             return false;
         };
-        // A peer with another nonce has let go of whatever was before.
+        // A peer with another nonce has released all memory of earlier sessions.
         inner.grace.release_others(echo);
         if let Err(error) = aperture.open(device) {
             self.report(inner, || {
                 pr_err!(
-                    "{}: the device does not take the aperture: {:?}; if its windows have changed, unbind and bind its driver\n",
+                    "{}: no session: the driver of the bridge refuses the aperture: {:?}; if its windows have changed, unbind and bind the driver\n",
                     &*self.name,
                     error
                 )

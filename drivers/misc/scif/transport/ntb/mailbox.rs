@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the hellos of both sides are: what a device has for a few words before there is memory.
+//! The mailbox: registers of a device through which both sides exchange hellos before there is
+//! shared memory.
 //!
-//! Scratchpads, or message registers: a part of a hello at a time, or all of it if there are enough (`logic/parts.rs`).
-//!
-//! They are registers: each read of one stalls the processor. So this is for the handshake only.
+//! The registers are scratchpads or message registers. A hello is transferred part by part, or at
+//! once if there are enough registers (`logic/parts.rs`). Each read of a register stalls the CPU,
+//! so the mailbox is only for the handshake.
 //!
 //! # Message registers
 //!
-//! A value stays in a scratchpad until another one is written. A message register that holds a message takes
-//! no other until its owner has cleared it. So what has come is taken out and kept here, and what does not
-//! get through is tried again.
+//! A scratchpad keeps a value until another one is written. A message register that holds a message
+//! accepts no other until its owner has cleared it. So received messages are read and kept here,
+//! and a refused message is tried again.
 //!
-//! Events are raised when the status leaves 0, or as long as it is not 0. So an event masks the next ones
-//! until what has come was taken out, all of it. What became of messages of this side is looked at
-//! after each, and raises no events.
+//! Depending on the hardware, an event is raised when the status leaves 0, or as long as it is not
+//! 0. So an event masks further ones until all received messages were read. The status of this
+//! side's own messages is checked after each write, and raises no events.
 
 use kernel::prelude::*;
 
@@ -37,17 +38,18 @@ use crate::{
     },
 };
 
-/// See the head of this file.
+/// The registers of a device for the exchange of hellos.
 pub(super) struct Mailbox {
     parts: Parts,
-    /// None if parts are in scratchpads.
+    /// The message registers, or `None` if the exchange uses scratchpads.
     messages: Option<MessageRegisters>,
-    /// The doorbell that tells the peer to look, as a bit of the device.
+    /// The doorbell that announces parts to the peer, as a bit of the device.
     bell: u64,
 }
 
 impl Mailbox {
-    /// That of a device; none if it has too few registers. May sleep.
+    /// Creates the mailbox of a device, or returns `None` if it has too few registers.
+    /// Context: may sleep.
     pub(super) fn of(device: &NtbDevice, bell: u64) -> Option<Self> {
         let scratchpads = device.spad_count() as usize;
         let messages = device.msg_count() as usize;
@@ -60,7 +62,8 @@ impl Mailbox {
         })
     }
 
-    /// Events may come from now on. May sleep.
+    /// Enables events.
+    /// Context: may sleep.
     pub(super) fn open(&self, device: &NtbDevice) -> Result {
         match &self.messages {
             Some(registers) => registers.open(device),
@@ -68,7 +71,8 @@ impl Mailbox {
         }
     }
 
-    /// Takes back what was said, as far as it can be; events are over. May sleep.
+    /// Withdraws this side's hello, as far as possible, and disables events.
+    /// Context: may sleep.
     pub(super) fn close(&mut self, device: &NtbDevice) {
         if let Some(registers) = &self.messages {
             registers.write_to(device, 0, 0);
@@ -78,35 +82,37 @@ impl Mailbox {
         }
     }
 
-    /// What the peer has said, at this tick. May sleep.
+    /// Exchanges parts at this tick, and returns the peer's hello.
+    /// Context: may sleep.
     pub(super) fn read(
         &mut self,
         device: &NtbDevice,
         now: u32,
         in_session: bool,
     ) -> Result<Hello, NoHello> {
-        // A bell that can't be rung is not needed where ticks tell as well.
+        // If the doorbell can't be rung, the peer's next tick reads the registers as well.
         let _ = self.exchange(device, now, in_session);
         Hello::decode(self.parts.heard())
     }
 
-    /// Tells the peer, with which there is no session, or begins to. May sleep.
+    /// Starts to send this hello to the peer. There is no session.
+    /// Context: may sleep.
     pub(super) fn write(&mut self, device: &NtbDevice, now: u32, hello: &Hello) -> Result {
         self.parts.say(&hello.encode(), now);
         self.exchange(device, now, false)
     }
 
-    /// The link is down: what the peer has said does not count any more.
+    /// Forgets the peer's hello, as the link is down.
     pub(super) fn forget(&mut self, device: Option<&NtbDevice>) {
         self.parts.forget();
         if let (Some(registers), Some(device)) = (&mut self.messages, device) {
-            // What came does not count any more.
+            // Discards the messages that have come.
             registers.collect(device);
             registers.words = [0; MOST_REGISTERS];
         }
     }
 
-    /// Whether [`Self::read`] has to be called after a while though nothing happens.
+    /// Returns whether [`Self::read`] has to be called after a while even without an event.
     pub(super) fn is_unsettled(&self) -> bool {
         self.parts.is_unsettled()
     }
@@ -115,7 +121,7 @@ impl Mailbox {
         if let Some(registers) = &mut self.messages {
             registers.collect(device);
             let mut messages = Messages(registers, device);
-            // A message is an event by itself.
+            // A message raises an event by itself, so no doorbell is needed.
             self.parts.exchange(&mut messages, now, in_session);
         } else if self
             .parts
@@ -140,18 +146,19 @@ impl Registers for Scratchpads<'_> {
     }
 }
 
-/// A peer that writes all the time must not keep us here: what it does next raises an event.
+/// Limit of rounds in one call, so that a peer that writes all the time can't keep this CPU here.
+/// Its next message raises an event.
 const MAX_ROUNDS: usize = 16;
 
-/// See the head of this file.
+/// The message registers of a device, and the messages received.
 struct MessageRegisters {
     inbits: u64,
     outbits: u64,
-    /// The last message of each. There may be more registers than are used.
+    /// The last message of each register. The device may have more registers than are used.
     words: [u32; MOST_REGISTERS],
 }
 
-/// The bit of this register among those of all: the lowest one is that of the first.
+/// Returns the bit of a register in a mask of all registers, the lowest one for index 0.
 fn nth_bit(mut bits: u64, index: usize) -> u64 {
     for _ in 0..index {
         bits &= bits.wrapping_sub(1);
@@ -168,23 +175,23 @@ impl MessageRegisters {
         }
     }
 
-    /// Events may come from now on.
+    /// Enables events for received messages.
     fn open(&self, device: &NtbDevice) -> Result {
         device.msg_set_mask(self.outbits | self.inbits)?;
         device.msg_clear_mask(self.inbits)
     }
 
-    /// No more events.
+    /// Disables all events.
     fn close(&self, device: &NtbDevice) {
         let _ = device.msg_set_mask(self.outbits | self.inbits);
     }
 
-    /// Takes out what has come, and lets the next one raise an event.
+    /// Reads the received messages, and enables the next event.
     fn collect(&mut self, device: &NtbDevice) {
         for _ in 0..MAX_ROUNDS {
             let status = device.msg_status();
             if status & !(self.inbits | self.outbits) != 0 {
-                // All ones: the device is gone.
+                // All bits are set: the device is gone.
                 return;
             }
             let arrived = status & self.inbits;
@@ -204,7 +211,7 @@ impl MessageRegisters {
         let _ = device.msg_clear_mask(self.inbits);
     }
 
-    /// Says whether it was delivered.
+    /// Writes a message. Returns whether it was delivered.
     fn write_to(&self, device: &NtbDevice, index: usize, value: u32) -> bool {
         let refused = nth_bit(self.outbits, index);
         let written = device
@@ -214,7 +221,7 @@ impl MessageRegisters {
     }
 }
 
-/// Message registers as those of an exchange.
+/// Message registers as the registers of an exchange.
 struct Messages<'a>(&'a mut MessageRegisters, &'a NtbDevice);
 
 impl Registers for Messages<'_> {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way to a peer behind an NTB whose memory is covered by one aperture.
+//! The path to a peer behind an NTB.
 //!
-//! The aperture may consist of several memory windows: each is mapped by itself, and what is named must lie
-//! in one of them. Outbound it makes no difference what is behind it; inbound that decides how the peer's
-//! addresses of our memory come about, see [`Behind`].
+//! The peer's memory is reached through one aperture, which may consist of several memory windows.
+//! Each window is mapped by itself, so an access has to lie within one of them. For access to the
+//! peer, it makes no difference what is behind the aperture. For the peer's access to this node,
+//! [`ApertureBacking`] decides which addresses the peer gets.
+//!
+//! This file has more than 500 lines because the limits of each mode stand beside the path that
+//! keeps them.
 //!
 //! Lock: `held` is a leaf, taken in any context.
 
@@ -25,7 +29,7 @@ use kernel::{
 use super::{
     aperture::{
         Aperture,
-        Behind, //
+        ApertureBacking, //
     },
     link::NtbLink, //
 };
@@ -74,6 +78,7 @@ use crate::{
             Routes, //
         },
         path::{
+            Bridge,
             Export,
             Limits,
             Path, //
@@ -81,56 +86,59 @@ use crate::{
     },
 };
 
-/// Bytes at an offset of an aperture: EFAULT where they do not all lie in one of its parts.
+/// Returns the bytes at an offset of an aperture, or EFAULT if they do not all lie in one of its
+/// parts.
 fn reach_in(parts: &[IoMapping], seams: Seams, offset: u64, len: u64) -> Result<Reached<'_>> {
     let (index, offset) = seams.locate(offset);
     parts.get(index).ok_or(EFAULT)?.reach(offset, len)
 }
 
-/// Bytes of the peer's control block that are read back.
+/// Bytes to read back from the peer's control block.
 const CONTROL_READ: u64 = size_of::<u32>() as u64;
 
-/// See the head of this file.
+/// The path to a peer behind an NTB.
 #[pin_data]
 pub(super) struct NtbPath {
-    /// Ends the session.
+    /// The link, which ends the session.
     link: Arc<NtbLink>,
-    /// How often that had been down when the session began.
+    /// Number of times that the link had gone down when the session began.
     downs: u32,
-    /// The aperture as the CPU sees it: a mapping for each window.
+    /// The aperture as the CPU sees it: one mapping for each window.
     parts: KVec<IoMapping>,
-    /// Where one of them ends, counted from `base`.
+    /// The borders between the parts, as offsets from `base`.
     seams: Seams,
-    /// The aperture as the engines see it.
+    /// The aperture as each engine sees it.
     routes: Routes,
     /// The peer's bus address at which the aperture begins.
     base: u64,
-    /// Where its control block begins in the aperture, which can always be read.
+    /// Offset of the peer's control block in the aperture. It can always be read.
     control: u64,
-    /// What the processor has stored beside messages.
+    /// Record of stores by this node's CPUs into the peer's memory, except those of messages.
     stores: Arc<Stores>,
     mode: Mode,
-    /// The device did not ring a doorbell of the peer, for which somebody may wait.
+    /// Set if the device failed to ring a doorbell of the peer, which may wait for it.
     is_to_ring: Atomic<bool>,
-    /// What becomes of all memory that the peer was told of.
+    /// The fate of all memory that the peer was told of.
     pub(super) fate: Option<Arc<Fate>>,
-    /// What is had of the device; none once the session is over.
+    /// The resources of the device, or `None` once the session is over.
     #[pin]
-    held: SpinLockIrq<Option<Held>>,
+    held: SpinLockIrq<Option<DeviceResources>>,
 }
 
-/// What a path has of the device.
-struct Held {
-    /// Whose doorbells reach the peer.
+/// The resources of a device that a path holds.
+struct DeviceResources {
+    /// The device that rings the peer's doorbells.
     device: Arc<NtbDevice>,
-    /// How the peer gets to our memory.
-    behind: Behind,
+    /// The memory that the peer reaches.
+    behind: ApertureBacking,
     _windows: KVec<OutboundWindow>,
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello, and that reaches us through `own`, over a link that had been down so
-    /// often at the last look. All memory that the peer is told of has this fate. May sleep.
+    /// Creates the path to the peer that sent this hello, and that reaches this node through `own`.
+    /// `downs` tells how often the link had gone down at the last check. All memory that the peer
+    /// is told of gets this fate.
+    /// Context: may sleep.
     pub(super) fn new(
         link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
@@ -164,7 +172,7 @@ impl NtbPath {
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
         let stores = Arc::new(Stores::new(), GFP_KERNEL)?;
-        let held = Held {
+        let held = DeviceResources {
             device: device.clone(),
             behind: own.behind.clone(),
             _windows: windows,
@@ -199,7 +207,7 @@ impl NtbPath {
             route.inspect_err(|error| {
                 if self.link.may_log() {
                     pr_warn!(
-                        "{}: not by DMA engine {}: the peer's memory can't be mapped for it ({error:?}); \
+                        "{}: DMA engine {} is not used: the peer's memory can't be mapped for it ({error:?}); \
                          load the driver of another engine\n",
                         &*self.link.name,
                         engine.name()
@@ -209,12 +217,13 @@ impl NtbPath {
         })
     }
 
-    /// Looks for engines that have come since. May sleep.
+    /// Adds engines that appeared after the path was created.
+    /// Context: may sleep.
     pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
         engines.for_each_working(|engine| {
             if self.add_engine(engine) && self.link.may_log() {
                 pr_info!(
-                    "{}: transfers by DMA engine {} from now on\n",
+                    "{}: DMA engine {} makes transfers of new connections from now on\n",
                     name,
                     engine.name()
                 );
@@ -222,7 +231,7 @@ impl NtbPath {
         });
     }
 
-    /// How transfers go, for people.
+    /// Returns how transfers go, for the log.
     pub(super) fn transfers(&self) -> &'static str {
         match self.routes.len() {
             0 => "no DMA engine: transfers by CPU",
@@ -231,20 +240,23 @@ impl NtbPath {
         }
     }
 
-    /// Rings no doorbell any more, and has nothing of the device. May sleep.
+    /// Stops ringing doorbells, and releases the device.
+    /// Context: may sleep.
     pub(super) fn detach(&self) {
         let held = self.held.lock().take();
         drop(held);
     }
 
-    /// Returns when what the processor has stored before has arrived: a round trip.
+    /// Returns when earlier stores of this node have arrived at the peer. Takes a round trip.
     fn read_back(&self) {
         let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
         let _ = control.and_then(|control| control.read_back(0));
     }
 
-    /// Has nothing of the peer's memory either: processes that have lost the peer may keep this for long, and the driver
-    /// of the bridge, or of an engine, may go. May sleep.
+    /// Releases the device and the mappings of the peer's memory. Processes that have lost the peer
+    /// may keep this object for long. Meanwhile the driver of the bridge or of an engine may be
+    /// unbound.
+    /// Context: may sleep.
     pub(super) fn unmap(&self, drained: &Drained) {
         self.detach();
         self.routes
@@ -255,8 +267,8 @@ impl NtbPath {
         }
     }
 
-    /// How the peer gets to our memory: ENODEV once the session is over.
-    fn inbound(&self) -> Result<Behind> {
+    /// Returns the memory that the peer reaches, or ENODEV once the session is over.
+    fn inbound(&self) -> Result<ApertureBacking> {
         let held = self.held.lock();
         Ok(held.as_ref().ok_or(ENODEV)?.behind.clone())
     }
@@ -274,16 +286,18 @@ impl Path for NtbPath {
     fn ring(&self, number: u32) {
         let bits = self.link.register.to_peer_bits(doorbell::bit(number));
         if bits == 0 {
-            // One that the device does not have. Those on the wire were checked when they came.
+            // The device does not have this doorbell. Numbers that the peer sends were checked on
+            // arrival.
             return;
         }
-        // With the lock, so that the device stays.
+        // Keeps the lock, so that the device stays.
         let held = self.held.lock();
-        let Some(Held { device, .. }) = held.as_ref().filter(|_| !self.was_down()) else {
+        let Some(DeviceResources { device, .. }) = held.as_ref().filter(|_| !self.was_down())
+        else {
             return;
         };
-        // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
-        // keeps it behind what this processor has stored: the answer to a load does.
+        // The bridge on the other side raises the interrupt by a write of its own, which may
+        // overtake this CPU's stores. The answer to a load comes only after they have arrived.
         self.read_back();
         let rung = device.peer_db_set(bits);
         drop(held);
@@ -291,7 +305,7 @@ impl Path for NtbPath {
             self.is_to_ring.store(true, Relaxed);
             if self.may_log() {
                 pr_warn!(
-                    "{}: a doorbell of the peer could not be rung, and is rung again: {:?}\n",
+                    "{}: ringing a doorbell of the peer has failed, and is tried again: {:?}\n",
                     &*self.link.name,
                     error
                 );
@@ -303,6 +317,16 @@ impl Path for NtbPath {
         if self.is_to_ring.xchg(false, Relaxed) {
             doorbell::numbers(self.doorbells()).for_each(|number| self.ring(number));
         }
+    }
+
+    fn bridge(&self) -> Option<Bridge> {
+        let held = self.held.lock();
+        let device = held.as_ref()?.device.clone();
+        drop(held);
+        Some(Bridge {
+            device: device.hardware(),
+            megabits: device.megabits(),
+        })
     }
 
     fn may_log(&self) -> bool {
@@ -350,7 +374,7 @@ impl Path for NtbPath {
 
     fn settle_stores(&self) {
         self.stores.settle(|| {
-            // What was stored is lost with the link, and the load may be an error of the bus.
+            // After the link was down, the stores are lost, and the load may cause a bus error.
             if !self.was_down() {
                 self.read_back();
             }
@@ -369,32 +393,33 @@ impl Path for NtbPath {
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
         let fated = || Fated::new(pages.clone(), self.fate.clone());
         Ok(match self.inbound()? {
-            Behind::Physical => Export::Physical(fated()),
-            Behind::Device(device) => Export::Device {
+            ApertureBacking::Physical => Export::Physical(fated()),
+            ApertureBacking::Device(device) => Export::Device {
                 mapping: DmaMapping::new(pages, &device)?,
                 _kept: fated(),
             },
-            Behind::Arena(arena) => Export::within(pages, &arena, access)?,
-            Behind::Pool(_) => Export::nowhere(),
+            ApertureBacking::Arena(arena) => Export::within(pages, &arena, access)?,
+            ApertureBacking::Pool(_) => Export::nowhere(),
         })
     }
 
     fn limits(&self) -> Limits {
         match self.inbound() {
-            Err(_) | Ok(Behind::Physical | Behind::Device(_)) => Limits::NONE,
-            Ok(Behind::Arena(arena)) => Limits {
-                // Most of it is for windows.
+            Err(_) | Ok(ApertureBacking::Physical | ApertureBacking::Device(_)) => Limits::NONE,
+            Ok(ApertureBacking::Arena(arena)) => Limits {
+                // Most of the arena is for windows.
                 staging: STAGING_BESIDE_ARENA
                     .min(arena.places.shape.len / 8)
                     .min(piece(arena.places.shape)) as usize,
                 rings: Some(arena.places.shape.len / 2),
                 ..Limits::NONE
             },
-            // Neither is larger than a pool may be.
-            Ok(Behind::Pool(pool)) => {
+            // Neither cast truncates: a pool is at most 4 MiB.
+            Ok(ApertureBacking::Pool(pool)) => {
                 let shape = pool.places.shape;
                 Limits {
-                    // The other half of the smallest one has room for the control block and 105 of the smallest rings.
+                    // The other half of the smallest pool has room for the control block and 105 of
+                    // the smallest rings.
                     staging: (shape.len / 2).min(MOST_STAGING).min(piece(shape)) as usize,
                     ring: (shape.len / RING_PARTS) as u32,
                     rings: Some(shape.len / 2),
@@ -404,60 +429,64 @@ impl Path for NtbPath {
     }
 }
 
-/// Beside an arena, in which most windows lie, for those that find no place.
+/// Bytes of bounce buffers beside an arena. Most windows have a place in it; the others need these.
 const STAGING_BESIDE_ARENA: u64 = 256 << 10;
 
-/// How long a piece may be that is to find a place: other things are there, too.
+/// Returns the largest single piece to ask for. Smaller than the free memory, because other pieces
+/// lie there, too.
 fn piece(shape: Shape) -> u64 {
     shape.longest() / 2
 }
 
-/// No more than this: the slots are then as long as an engine is good for.
+/// Maximum bytes of bounce buffers. More would make the slots longer than an engine needs to be
+/// fast.
 const MOST_STAGING: u64 = 1 << 20;
 
-/// How large the ring of one connection may become in a pool, one part in so many of it.
+/// Divisor: the ring of one connection may take one part in so many of a pool.
 const RING_PARTS: u64 = 32;
 
-/// What every ring may have, however little is left: others may still come.
+/// Size that every ring may have, however little is left, as more connections may come.
 const SMALLEST_RING: u64 = 256;
 
-/// How much of a pool one who asks may have: the ring of a connection is one of many, and more so at first than when
-/// it has turned out to be used.
+/// Returns how many bytes of a pool one request may take. The ring of a connection is one of many,
+/// and gets least at first, before it has turned out to be used.
 fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
     let free = pool
         .shape
         .len
         .saturating_sub(pool.bytes_for(Purpose::Rings));
     match payer {
-        Payer::Nobody => free,
+        Payer::None => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
         Payer::Group(_) => free / 8,
     }
 }
 
-impl Behind {
-    /// See [`Path::share`].
+impl ApertureBacking {
+    /// Allocates memory as [`Path::share`] does.
     pub(super) fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
         if matches!(self, Self::Pool(pool) if len as u64 > most_of(&pool.places, payer)) {
             return Err(ENOMEM);
         }
         match SharedMemory::new(len, self, payer) {
-            // What the callers of SCIF know.
+            // Callers of SCIF expect ENOMEM.
             Err(ENOSPC) => Err(ENOMEM),
             memory => memory,
         }
     }
 }
 
-/// A memory window that this side makes lead into the peer's memory, on devices on which that is for who uses
-/// it; on others it is for the owner of the memory (`aperture.rs`). Dropping it closes the window.
+/// A memory window that this side leads into the peer's memory. On some devices the user of the
+/// memory sets the translation. On others its owner does (`aperture.rs`), and this type is not
+/// used. Dropping it closes the window.
 pub(super) struct OutboundWindow {
     device: Arc<NtbDevice>,
     window: u32,
 }
 
 impl OutboundWindow {
-    /// Makes the window, of `whole` bytes, lead to `len` at a bus address of the peer. May sleep.
+    /// Leads the window, of `whole` bytes, to `len` bytes at a bus address of the peer.
+    /// Context: may sleep.
     fn lead_to(
         device: &Arc<NtbDevice>,
         window: u32,
@@ -467,7 +496,7 @@ impl OutboundWindow {
     ) -> Result<Self> {
         device
             .set_peer_translation(window, base, len)
-            // Some take nothing but all of it.
+            // Some devices accept only a translation of the whole window.
             .or_else(|_| device.set_peer_translation(window, base, whole))?;
         Ok(Self {
             device: device.clone(),
@@ -475,7 +504,8 @@ impl OutboundWindow {
         })
     }
 
-    /// Makes all windows lead nowhere, as somebody before may have left them. May sleep.
+    /// Closes all windows, as an earlier user may have left them open.
+    /// Context: may sleep.
     pub(super) fn close_all(device: &NtbDevice) {
         if device.translates_inbound() {
             return;

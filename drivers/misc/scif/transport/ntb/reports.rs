@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What people are told of a link: what there is to see of it, and in the log that its peer is there and
-//! how, or why there can be no session with it.
+//! Reports on a link to users: its line in the list of links, and log lines about its peer, or
+//! about the lack of a session.
 
 use kernel::{
     fmt,
@@ -72,14 +72,15 @@ impl fmt::Display for Unsuitable {
     }
 }
 
-/// What such a guard of a bridge whose windows the peer leads leaves open, and what helps.
+/// Returns the weakness of a guard, and a remedy, for a bridge of which the peer sets the
+/// translation of the windows. Returns `None` if the guard has no weakness.
 pub(super) fn weakness(guard: Guard) -> Option<&'static str> {
     match guard {
         Guard::None => Some(
             "no IOMMU keeps it from any memory of this machine; switch the IOMMU on",
         ),
         Guard::Group => Some(
-            "it reaches what is mapped for the other devices of its IOMMU group, too; switch ACS on, or put the bridge into another slot",
+            "it reaches memory mapped for the other devices of the bridge's IOMMU group, too; switch ACS on, or put the bridge into another slot",
         ),
         Guard::Memory => Some(
             "nothing keeps it from raising any interrupt of this machine; switch interrupt remapping on",
@@ -88,7 +89,7 @@ pub(super) fn weakness(guard: Guard) -> Option<&'static str> {
     }
 }
 
-/// There is a session, through these apertures. Each line is one of those that the peer may cause.
+/// Logs that there is a session through these apertures. Each line counts against the peer's limit.
 pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, guard: Guard) {
     if path.may_log() {
         pr_info!(
@@ -107,11 +108,11 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, gua
     let mode = own.behind.mode();
     let reached = match (mode, guard) {
         (Mode::Flat, _) => "all memory of this machine",
-        (_, Guard::None) => "all memory of this machine, as it says itself where the windows of this bridge lead, and no IOMMU keeps it out",
-        (_, Guard::Group) => "what is mapped for any device of the bridge's IOMMU group, as it says itself where the windows of this bridge lead",
-        (_, Guard::Memory) => "what is mapped for the bridge, and all interrupts, as it says itself where the windows of this bridge lead",
-        (Mode::Bounce, Guard::Whole) => "what is set apart for it",
-        (Mode::Arena, Guard::Whole) => "what is registered for it",
+        (_, Guard::None) => "all memory of this machine, as it sets where the windows of this bridge lead, and no IOMMU keeps it out",
+        (_, Guard::Group) => "all memory mapped for a device of the bridge's IOMMU group, as it sets where the windows of this bridge lead",
+        (_, Guard::Memory) => "all memory mapped for the bridge, and all interrupts, as it sets where the windows of this bridge lead",
+        (Mode::Bounce, Guard::Whole) => "memory set apart for it",
+        (Mode::Arena, Guard::Whole) => "memory registered for it",
     };
     if path.may_log() {
         pr_info!(
@@ -123,11 +124,11 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, gua
     }
 }
 
-/// The peer can't be served, as its hello shows.
+/// Logs why the peer can't be served, as its hello shows.
 pub(super) fn refused(link: &CStr, refused: Refused) {
     match refused {
         Refused::Version(version) => pr_err!(
-            "{link}: the peer speaks version {} of the protocol, this side {VERSION}\n",
+            "{link}: no session: the peer speaks version {} of the protocol, this side {VERSION}\n",
             version & 0xff
         ),
         Refused::Taken(node) => pr_err!(
@@ -139,7 +140,7 @@ pub(super) fn refused(link: &CStr, refused: Refused) {
     }
 }
 
-/// The session that both sides wanted could not begin; it is tried again.
+/// Logs why the agreed session could not begin. The handshake tries again.
 pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
     let reason = match error {
         EEXIST => "its node id is taken by another; set node_id= on one of them",
@@ -152,7 +153,8 @@ pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
 
 impl Link for NtbLink {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Who takes a session down has the lock all the time, and waits for others.
+        // A thread that takes a session down holds the lock all the time, and waits for others. So
+        // this does not wait for the lock.
         let inner = self.inner.try_lock();
         let up = inner.as_ref().and_then(|inner| inner.up.as_ref());
         let state = match &inner {

@@ -2,24 +2,24 @@
 
 //! The links of all devices, and whether they may be up.
 //!
-//! A link *rests* when its session was ended in order, as when its device is removed: the peer has been
-//! told, nothing that belongs to the session is in use, the windows are closed. The device is kept here
-//! then, so that the link finds none, and begins anew when it gets it back. All links rest while the
-//! machine sleeps, because no device works then, and from a reboot on: whatever runs on this machine
-//! next must not be written to.
+//! A link *rests* after its session was ended in order, as when its device is removed: the peer has
+//! been told, no thread uses anything of the session, and the windows are closed. The roster then
+//! keeps the device, so the link finds none. The link starts over when it gets the device back. All
+//! links rest while the machine sleeps, because no device works then. They also rest from a reboot
+//! on: the peer must not write to the memory of the next system.
 //!
-//! Where devices have been without power the drivers of bridges know nothing of it: they have no
-//! callbacks for that. So the driver is bound anew then, and the link goes and another one comes.
+//! If a device was without power, its bridge driver does not know, as it has no callbacks for that.
+//! So the driver is unbound and bound again, and a new link replaces the old one.
 //!
 //! # Bounds
 //!
-//! Transfers have [`TRANSFERS_MILLISECONDS`] to end before engines are stopped, and all peers together
-//! [`FAREWELL_MILLISECONDS`] to answer.
+//! Transfers have [`TRANSFERS_MILLISECONDS`] to complete before engines are stopped. All peers
+//! together have [`FAREWELL_MILLISECONDS`] to answer.
 //!
 //! # How a link is taken down
 //!
-//! [`NtbLink::leave`] has the link find no device, upon which it ends the session that there is, as work;
-//! [`NtbLink::withdraw`] follows when the peer has had time to let go.
+//! [`NtbLink::leave`] takes the device away from the link. The link's work then ends the session.
+//! When the peer has had time to release memory, [`NtbLink::withdraw`] follows.
 //!
 //! Lock: `members` stands above all other locks of the module, and is held for all of that.
 
@@ -56,23 +56,23 @@ use crate::{
     },
 };
 
-/// How long transfers may go on when the links are to rest.
+/// Maximum time for transfers in flight when the links are to rest.
 const TRANSFERS_MILLISECONDS: u32 = 300;
 
-/// How long to wait for peers to let go.
+/// Maximum time for peers to release memory and say farewell.
 const FAREWELL_MILLISECONDS: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Awake,
     Asleep,
-    /// The machine comes to its end.
+    /// The machine reboots or stops.
     Over,
 }
 
 struct Member {
     link: Arc<NtbLink>,
-    /// While it rests.
+    /// The device, while the link rests.
     device: Option<Arc<NtbDevice>>,
     _listed: Listed<dyn Link>,
 }
@@ -82,7 +82,7 @@ struct Members {
     list: KVec<Member>,
 }
 
-/// See the head of this file.
+/// The links of all devices, and their common state.
 #[pin_data]
 pub(super) struct Roster {
     engines: Arc<Engines>,
@@ -91,7 +91,8 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Without links, which may be up. May sleep.
+    /// Creates a roster without links. Its links may be up.
+    /// Context: may sleep.
     pub(super) fn new(engines: &Arc<Engines>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -108,7 +109,8 @@ impl Roster {
         )
     }
 
-    /// Takes a link, which comes up now, or later if all rest. May sleep.
+    /// Adds a link, which comes up now, or later if all links rest.
+    /// Context: may sleep.
     pub(super) fn add(&self, link: &Arc<NtbLink>) -> Result {
         let mut members = self.members.lock();
         members.list.reserve(1, GFP_KERNEL)?;
@@ -129,7 +131,8 @@ impl Roster {
         Ok(members.list.push(member, GFP_KERNEL)?)
     }
 
-    /// Ends a link for good, and waits for its peer to let go. Returns its device. May sleep.
+    /// Ends a link for good, and waits for its peer's farewell. Returns the device.
+    /// Context: may sleep.
     pub(super) fn remove(&self, link: &Arc<NtbLink>) -> Option<Arc<NtbDevice>> {
         let mut members = self.members.lock();
         let list = &mut members.list;
@@ -146,7 +149,8 @@ impl Roster {
         device
     }
 
-    /// Has all links rest. May sleep.
+    /// Makes all links rest.
+    /// Context: may sleep.
     fn rest(&self, members: &mut Members) {
         let list = &mut members.list;
         for member in list.iter_mut().filter(|member| member.device.is_none()) {
@@ -155,7 +159,7 @@ impl Roster {
         wait(TRANSFERS_MILLISECONDS, || {
             list.iter().all(|member| member.link.has_ended())
         });
-        // Ends what is still under way.
+        // Fails the transfers that are still in flight.
         self.engines.give_back();
         for member in &*list {
             member.link.flush_steps();
@@ -171,7 +175,8 @@ impl Roster {
         }
     }
 
-    /// Tells what the kernel has told. May sleep.
+    /// Handles an event of the system.
+    /// Context: may sleep.
     pub(super) fn told(&self, event: Event<'_>) {
         match event {
             Event::Sleeps => self.rest_as(State::Asleep, "this machine goes to sleep"),
@@ -191,7 +196,7 @@ impl Roster {
         }
     }
 
-    /// Has the links come up again. Where devices `was_off`, their drivers begin anew.
+    /// Lets the links come up again. If devices `was_off`, their drivers are bound again instead.
     fn wake(&self, was_off: bool) {
         let mut hardware = KVec::new();
         let mut members = self.members.lock();
@@ -202,7 +207,8 @@ impl Roster {
         self.engines.ask_again();
         for Member { link, device, .. } in &mut members.list {
             let Some(resting) = &*device else { continue };
-            // Its link keeps the device: it goes with it.
+            // The device stays with its member: the rebind below removes the link, and takes the
+            // device from there.
             if was_off && hardware.push(resting.hardware(), GFP_KERNEL).is_ok() {
                 continue;
             }
@@ -214,7 +220,7 @@ impl Roster {
         for hardware in &hardware {
             if let Err(error) = rebind(hardware) {
                 pr_err!(
-                    "the driver of a bridge was not bound anew after sleep: {:?}\n",
+                    "binding the driver of a bridge again after sleep has failed: {:?}; unbind and bind that driver\n",
                     error
                 );
             }
@@ -222,7 +228,7 @@ impl Roster {
     }
 }
 
-/// Waits until `is_done` says so, for a while.
+/// Waits until `is_done` returns true, or the time is over.
 fn wait(milliseconds: u32, is_done: impl Fn() -> bool) {
     for _ in 0..milliseconds / 10 {
         if is_done() {
@@ -233,17 +239,18 @@ fn wait(milliseconds: u32, is_done: impl Fn() -> bool) {
 }
 
 impl NtbLink {
-    /// Lets the link come up. May sleep.
+    /// Lets the link come up.
+    /// Context: may sleep.
     pub(super) fn open(self: &Arc<Self>) -> Result {
         let device = self.device().ok_or(ENODEV)?;
         self.prepare(&device)?;
         self.listen(&device)
     }
 
-    /// Has the device as one that no session uses.
+    /// Prepares the device for a new session.
     fn prepare(&self, device: &NtbDevice) -> Result {
         let own = self.register.own_bits();
-        // A driver before this one, or the hardware by itself, may have left some open.
+        // An earlier driver, or the hardware by itself, may have left windows open.
         close_windows(device);
         device.db_set_mask(device.db_valid_mask())?;
         device.db_clear(own)?;
@@ -251,11 +258,12 @@ impl NtbLink {
         self.inner.lock().mailbox.open(device)
     }
 
-    /// Begins to talk to the peer, by a device that the link finds.
+    /// Enables the link, and starts to exchange hellos. `self.device` is set.
     fn listen(self: &Arc<Self>, device: &NtbDevice) -> Result {
         match device.link_enable() {
             Ok(()) => (),
-            // The secondary side of AMD's can only wait for the other one.
+            // The secondary side of AMD's bridge can't enable the link; it waits for the other
+            // side.
             Err(EINVAL) if device.port_number() == Ok(1) => (),
             Err(error) => return Err(error),
         }
@@ -264,28 +272,31 @@ impl NtbLink {
         Ok(())
     }
 
-    /// Gives it the device back with which it rested, and lets it come up. May sleep.
+    /// Gives a resting link its device back, and lets it come up.
+    /// Context: may sleep.
     pub(super) fn resume(self: &Arc<Self>, device: Arc<NtbDevice>) {
-        // First: as soon as the link finds the device, an event may begin a session.
+        // Prepares the device first: as soon as the link finds it, an event may begin a session.
         let prepared = self.prepare(&device);
         let none = self.device.lock().replace(device.clone());
         drop(none);
         if let Err(error) = prepared.and_then(|()| self.listen(&device)) {
             pr_err!(
-                "{}: it does not come up after sleep: {:?}; unbind and bind the driver of the device\n",
+                "{}: the link does not come up after sleep: {:?}; unbind and bind the driver of the bridge\n",
                 &*self.name,
                 error
             );
         }
     }
 
-    /// Has the link find no device, so that it ends what there is; returns the device. May sleep.
+    /// Takes the device away from the link, which then ends its session. Returns the device.
+    /// Context: may sleep.
     pub(super) fn leave(self: &Arc<Self>) -> Option<Arc<NtbDevice>> {
         let timer = self.timer.lock().take();
         drop(timer);
         let device = self.device.lock().take();
         if let Some(device) = &device {
-            // The link clears no doorbell from here on: one that rings must not interrupt again and again.
+            // The link clears no doorbell from here on, so a doorbell that rings must not interrupt
+            // again and again.
             let _ = device.db_set_mask(self.register.own_bits());
             let _ = device.msg_set_mask(device.msg_inbits());
         }
@@ -293,7 +304,8 @@ impl NtbLink {
         device
     }
 
-    /// Takes back what the peer was given, by a device that the link does not find any more. May sleep.
+    /// Takes back all that the peer was given. `device` has been taken away from the link before.
+    /// Context: may sleep.
     pub(super) fn withdraw(&self, device: &NtbDevice) {
         self.inner.lock().mailbox.close(device);
         let _ = device.db_set_mask(self.register.own_bits());
@@ -302,7 +314,7 @@ impl NtbLink {
     }
 }
 
-/// Lets the peer in nowhere, and this side into the peer, as far as that is for this side.
+/// Closes the windows in both directions, as far as this side controls them.
 fn close_windows(device: &NtbDevice) {
     if let Ok(count) = device.mw_count() {
         for window in 0..count {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session with the peer of a link begins, and ends.
+//! Start and end of a session with the peer of a link.
 
 use super::{
     link::NtbLink,
@@ -33,12 +33,12 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    str::CString,
     sync::Arc, //
 };
 
 impl NtbLink {
-    /// Makes the session that both sides want; says whether there is one. May sleep.
+    /// Creates the session that both sides have agreed on, and returns whether it was created.
+    /// Context: may sleep.
     pub(super) fn begin(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -56,14 +56,14 @@ impl NtbLink {
                 inner.reported = false;
                 let none = self.current.lock().replace(session.clone());
                 drop(none);
-                // The peer may have been here first.
+                // The peer may have begun its session, and posted messages, before.
                 session
                     .as_arc_borrow()
                     .doorbells(doorbell::bit(doorbell::CONTROL));
                 true
             }
             Err(error) => {
-                // The peer has begun its session, and writes to our block.
+                // The peer has begun its session, and writes to this side's block.
                 inner.close_aperture(Some(device));
                 inner.grace.keep(hello.nonce, Kept::Block(block));
                 self.report(inner, || reports::no_session(&self.name, hello.node, error));
@@ -80,11 +80,10 @@ impl NtbLink {
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
-        let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
         let own = inner.aperture.as_ref().ok_or(EINVAL)?;
         let path = NtbPath::new(self, device, own, inner.downs, hello, block.fate())?;
-        let who = Introduction {
-            link: &name,
+        let introduction = Introduction {
+            link: &self.shown_name,
             node: Some(hello.node),
             generation: hello.generation,
             own_nonce: nonce,
@@ -94,11 +93,11 @@ impl NtbLink {
             peer_block: hello.control,
             peer_geometry: ControlGeometry::for_aperture(hello.aperture_len),
         };
-        // Whoever may still have the path must have nothing of the device.
+        // A thread may still hold the path. It must not keep the device.
         let session = self
             .context
             .sink
-            .online(path.clone(), who)
+            .online(path.clone(), introduction)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
         reports::online(&self.name, hello.node, &path, own, self.guard);
@@ -110,7 +109,8 @@ impl NtbLink {
         })
     }
 
-    /// Ends the session that there is. May sleep.
+    /// Ends the present session.
+    /// Context: may sleep.
     pub(super) fn end(&self, inner: &mut Inner, device: Option<&NtbDevice>, reason: Reason) {
         let current = self.current.lock().take();
         drop(current);
@@ -129,7 +129,8 @@ impl NtbLink {
             pr_info!("node {} is offline: {}\n", peer, reason.text());
         }
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
-        // A driver that is being unbound gives the peer the time to let go first.
+        // Does nothing without a device, as when its driver is being unbound. `NtbLink::withdraw`
+        // then closes the windows later, so that the peer has time to release memory first.
         let closed = inner.close_aperture(device);
         let drained = session.tear_down();
         path.unmap(&drained);
@@ -138,7 +139,8 @@ impl NtbLink {
             session.forget();
             return;
         }
-        // An arena lets go of what the peer could use, whether or not the device closes its window.
+        // An arena or pool cuts the peer off from what it could use, even if the device does not
+        // close its window.
         if closed || inner.keeps_out() {
             session.unreachable();
         }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a link has of its peer: an offer, or a session, and memory that may still be written to.
+//! The state of a link: its offer or session, and memory that a lost peer may still write to.
 //!
-//! A peer which seems lost may only be slow. The control block and rings of a session that ended, or of an offer
-//! that was echoed, are kept until the peer has said farewell or has come back with another nonce,
-//! or the device goes: each is kept with the nonce that the peer had. Windows are not: user memory is unpinned when its node is lost, after the
-//! translation of the aperture was taken away, which stops the writes of a peer that comes to life
-//! again (where the hardware can do that).
+//! A peer that seems lost may only be slow. So this node keeps the control block and rings of a
+//! session that has ended, and the control block of an offer that was echoed. Each is kept with the
+//! peer's nonce of that time. It is released when the peer has said farewell or come back with
+//! another nonce, or when the device is removed.
+//!
+//! Windows are not kept. User memory is unpinned when its node is lost, after the translation of
+//! the aperture was removed. If the hardware can remove the translation, a peer that comes to life
+//! again writes nowhere.
 
 use kernel::{
     prelude::*,
@@ -31,33 +34,34 @@ use crate::{
     transport::sink::Session,
 };
 
-/// A session, and the way to its peer.
+/// A session and the path to its peer.
 pub(super) struct Up {
     pub(super) session: Arc<dyn Session>,
     pub(super) path: Arc<NtbPath>,
     pub(super) peer: u16,
-    /// The peer's.
+    /// The peer's generation, see [`Introduction`](crate::transport::sink::Introduction).
     pub(super) generation: u64,
 }
 
 pub(super) struct Inner {
     pub(super) handshake: Handshake,
     pub(super) mailbox: Mailbox,
-    /// Ours, while we offer.
+    /// This node's control block of the current offer.
     pub(super) block: Option<Arc<SharedMemory>>,
-    /// As it was chosen last: once, if it leads to an arena or a pool, as memory of an earlier session may still lie in
-    /// that.
+    /// The aperture chosen last. If it leads to an arena or a pool, it is chosen only once, because
+    /// memory of an earlier session may still lie there.
     pub(super) aperture: Option<Aperture>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
-    /// How often the link had been down at the last look.
+    /// Number of times that the link had gone down, as read at the last check.
     pub(super) downs: u32,
-    /// Why there is no session was said.
+    /// Set once the log has told why there is no session.
     pub(super) reported: bool,
 }
 
 impl Inner {
-    /// See [`Aperture::close`].
+    /// Closes the aperture, as [`Aperture::close`] does. Returns false if there is no device or no
+    /// aperture.
     pub(super) fn close_aperture(&self, device: Option<&NtbDevice>) -> bool {
         match (device, &self.aperture) {
             (Some(device), Some(aperture)) => aperture.close(device),
@@ -65,21 +69,23 @@ impl Inner {
         }
     }
 
-    /// Whether the peer gets to nothing but what it was given, and no more to what was taken back.
+    /// Returns whether the peer reaches only memory that this node has given to it, and no longer
+    /// reaches memory that this node has taken back.
     pub(super) fn keeps_out(&self) -> bool {
         let aperture = self.aperture.as_ref();
         aperture.is_some_and(|aperture| aperture.behind.keeps_out())
     }
 
-    /// Lets go of what a lost peer might still write to, where it is kept out, or can do no harm.
+    /// Releases the memory that a lost peer might still write to, if the aperture keeps the peer
+    /// out of it.
     pub(super) fn make_room(&mut self) {
         if self.keeps_out() {
             self.grace.release();
         }
     }
 
-    /// Drops our offer. One that was echoed may have been taken up by the peer, which then writes
-    /// to the block.
+    /// Drops this node's offer. If the offer was echoed, the peer may have accepted it and write to
+    /// the control block, so the block is kept.
     pub(super) fn drop_offer(&mut self, echoed: bool, device: Option<&NtbDevice>) {
         let block = self.block.take();
         if echoed {
@@ -92,12 +98,13 @@ impl Inner {
     }
 }
 
-/// A peer can't make this node keep more: with one nonce it gets so many offers.
+/// Limit of the kept entries, so that a peer can't make this node keep more. With one nonce it gets
+/// so many offers.
 const MAX_KEPT: usize = 64;
 
-/// What is kept.
+/// An entry of a [`GraceList`].
 pub(super) enum Kept {
-    /// All of a session that was torn down, and what becomes of the memory that the peer was told of.
+    /// A session that was torn down, and the fate of the memory that its peer was told of.
     Session(Arc<dyn Session>, Option<Arc<Fate>>),
     /// The control block of an offer.
     Block(Arc<SharedMemory>),
@@ -112,7 +119,7 @@ impl Kept {
     }
 }
 
-/// Memory that a lost peer may still write to.
+/// Memory that a lost peer may still write to, each entry with the peer's nonce.
 pub(super) struct GraceList(KVec<(u32, Kept)>);
 
 impl GraceList {
@@ -120,7 +127,12 @@ impl GraceList {
         Self(KVec::new())
     }
 
-    /// Makes room to keep what an offer may lead to, one thing. ENOSPC or ENOMEM if there is none.
+    /// Reserves room for the entry that an offer may need.
+    ///
+    /// # Errors
+    ///
+    /// - ENOSPC: there are [`MAX_KEPT`] entries.
+    /// - ENOMEM: the list can't grow.
     pub(super) fn make_room(&mut self) -> Result {
         if self.0.len() >= MAX_KEPT {
             return Err(ENOSPC);
@@ -128,23 +140,27 @@ impl GraceList {
         Ok(self.0.reserve(1, GFP_KERNEL)?)
     }
 
-    /// Keeps something of a peer with this nonce, for which [`Self::make_room`] was called.
+    /// Keeps an entry of a peer with this nonce. The caller has reserved room with
+    /// [`Self::make_room`].
     pub(super) fn keep(&mut self, nonce: u32, kept: Kept) {
         if let Err(refused) = self.0.push_within_capacity((nonce, kept)) {
-            // Better lost than written to by a peer when it belongs to somebody else.
+            // Leaks the entry. If it were freed, the peer might write to the memory of its next
+            // owner.
             core::mem::forget(refused);
         }
     }
 
-    /// Lets go of everything: the peer writes there no more. May sleep.
+    /// Releases all entries. The caller knows that the peer does not write there any more.
+    /// Context: may sleep.
     pub(super) fn release(&mut self) {
         while let Some((_, kept)) = self.0.pop() {
             kept.release();
         }
     }
 
-    /// The same where nothing keeps the peer out: what it was not heard to have let go of is left to it,
-    /// for ever. Says whether there was such. May sleep.
+    /// Releases all entries of a peer that nothing keeps out. Seals the memory that the peer may
+    /// still write to, so that it is leaked. Returns whether there was any.
+    /// Context: may sleep.
     pub(super) fn abandon(&mut self) -> bool {
         let mut some = false;
         while let Some((_, kept)) = self.0.pop() {
@@ -154,7 +170,7 @@ impl GraceList {
                 Kept::Block(block) => block.fate(),
             };
             if let Some(fate) = fate {
-                // First: processes let go of their part whenever they like.
+                // Sealed before the release: processes may drop their part of it at any time.
                 fate.seal();
                 some = true;
             }
@@ -163,7 +179,8 @@ impl GraceList {
         some
     }
 
-    /// Lets go of what belonged to another nonce than the one that the peer has now. May sleep.
+    /// Releases the entries that belong to another nonce than the peer's present one.
+    /// Context: may sleep.
     pub(super) fn release_others(&mut self, nonce: u32) {
         while let Some(index) = self.0.iter().position(|(other, _)| *other != nonce) {
             if let Ok((_, kept)) = self.0.remove(index) {
@@ -172,7 +189,7 @@ impl GraceList {
         }
     }
 
-    /// Whether there is a session to which the peer has not said farewell.
+    /// Returns whether there is a session whose peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.0.iter().any(
             |(_, kept)| matches!(kept, Kept::Session(session, _) if session.ended() != Some(Reason::Left)),
@@ -180,15 +197,15 @@ impl GraceList {
     }
 }
 
-#[kunit_tests(scif_ntb_grace)]
+#[kunit_tests(scif_transport_ntb_state)]
 mod tests {
     use super::*;
     use crate::{
         logic::gate::Drained,
         sync::in_flight::InFlight,
         sys::shared_memory::{
-            Payer,
-            User, //
+            MemoryUser,
+            Payer, //
         },
     };
     use kernel::sync::ArcBorrow;
@@ -215,12 +232,12 @@ mod tests {
     }
 
     fn memory(fate: &Arc<Fate>) -> Result<SharedMemory> {
-        let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(4096, &MemoryUser::Physical, Payer::None)?;
         Ok(memory.with_fate(Some(fate.clone())))
     }
 
     #[test]
-    fn what_an_exposed_peer_has_not_let_go_of_is_leaked() -> Result {
+    fn memory_exposed_to_a_failed_peer_is_leaked() -> Result {
         let mut list = GraceList::new();
         let [left, failed, offered] = [Fate::new()?, Fate::new()?, Fate::new()?];
         for (reason, fate) in [(Reason::Left, &left), (Reason::Failed, &failed)] {

@@ -2,8 +2,8 @@
 
 //! A side of the bridge, and its book.
 //!
-//! Each side writes down what was carried out, without looking into its machine, and holds the
-//! machine's next action against that ([`Side::judge`]).
+//! Each side records the completed actions in its book, without looking into its machine.
+//! [`Side::judge`] checks the machine's next action against the book.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,47 +13,48 @@ use crate::logic::handshake::{
 };
 use crate::logic::hello::{Hello, NoHello, WORDS};
 
-/// What a side has offered, by the book.
+/// An offer that a side has made, by its book.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub(super) nonce: u32,
-    /// The nonce that was echoed, or that was tried to be.
+    /// The nonce that the side has echoed, or has tried to echo.
     pub(super) echo: Option<u32>,
-    /// It was echoed completely.
+    /// Whether the nonce was echoed completely.
     pub(super) told: bool,
 }
 
-/// A node, and what it has in its scratchpads.
+/// A node, and the content of its scratchpads.
 pub(super) struct Side {
     pub(super) machine: Handshake,
     pub(super) node: u16,
     pub(super) generation: u64,
     pub(super) present: bool,
     pub(super) link_up: bool,
-    /// It was down since the last look, and is up again.
+    /// Whether the link went down and came up again since the last step.
     pub(super) flapped: bool,
-    /// The other node is there by another link.
+    /// Whether the other node has a session by another link.
     pub(super) is_taken: bool,
-    /// Written by the other side, read by this one.
+    /// Words that the other side writes and this side reads.
     pub(super) scratchpads: [u32; WORDS],
-    /// On the way to them.
+    /// Writes to the scratchpads that are in flight.
     pub(super) under_way: VecDeque<(usize, u32)>,
     /// All hellos that the other side has ever written.
     pub(super) history: Vec<[u32; WORDS]>,
     pub(super) ended: Option<Reason>,
-    /// How often this side has looked in this session.
+    /// Number of steps of this side in this session.
     pub(super) looks: usize,
 
     // The book:
     pub(super) offer: Option<Offer>,
-    /// Own nonce and that of the peer.
+    /// The nonces of this side and of the peer.
     pub(super) session: Option<(u32, u32)>,
     pub(super) last_ended: Option<u32>,
     /// Nonces of peers with which sessions have begun.
     pub(super) begun: BTreeSet<u32>,
-    /// The generation with which a session could not be made, and when it may be answered again.
+    /// The generation with which a session failed to begin, and the time from which this side may
+    /// answer it again.
     pub(super) failed: Option<(u64, u32)>,
-    /// How long the last pause was.
+    /// Length of the last pause.
     pub(super) pause: u32,
 }
 
@@ -89,7 +90,7 @@ impl Side {
         self.present && self.link_up && !self.flapped
     }
 
-    /// Words arrive, in the order in which they were written.
+    /// Lets words arrive, in the order in which they were written.
     pub(super) fn deliver(&mut self, words: usize) {
         for _ in 0..words {
             let Some((index, word)) = self.under_way.pop_front() else {
@@ -99,7 +100,7 @@ impl Side {
         }
     }
 
-    /// Whether the machine may do that. The answer is no with a panic.
+    /// Checks that the machine may return this action. Panics if not.
     pub(super) fn judge(&self, action: &Action, seen: &Seen, offered: &BTreeSet<u32>) {
         match *action {
             Action::Wait => {
@@ -134,7 +135,7 @@ impl Side {
                 let has_echoed = self.offer.is_some_and(|offer| offer.echo.is_some());
                 assert!(
                     refused != Refused::Taken(hello.node) || !has_echoed || self.node >= hello.node,
-                    "the peer may have begun, and waits for signs of life"
+                    "the peer may have begun, and waits for heartbeats"
                 );
             }
         }
@@ -178,7 +179,7 @@ impl Side {
         assert!(is_true, "{reason:?} is no reason");
     }
 
-    /// What goes for all that is done about a hello.
+    /// Checks the conditions of every action that concerns a hello.
     fn judge_peer(&self, seen: &Seen) -> Hello {
         assert!(self.connected());
         let hello = seen.hello.expect("there is no peer");
@@ -196,7 +197,7 @@ impl Side {
         hello
     }
 
-    /// Writes into the book what was done.
+    /// Records an action in the book.
     pub(super) fn record(&mut self, action: &Action, success: bool, now: u32) {
         match *action {
             Action::Wait => {}
@@ -243,7 +244,7 @@ impl Side {
     }
 }
 
-/// What stands against a peer.
+/// Returns the reason to refuse a peer, if there is one.
 fn objection(seen: &Seen, hello: &Hello) -> Option<Refused> {
     if hello.page_shift != 12 {
         Some(Refused::PageSize(hello.page_shift))

@@ -2,10 +2,10 @@
 
 //! Two machines on two sides of a bridge on which everything can go wrong.
 //!
-//! The bridge holds one set of scratchpads for each side to read. What the other side writes there
-//! arrives word by word and late, or is lost, or comes once more; forged words come in between.
+//! The bridge holds one set of scratchpads for each side to read. Words that the other side writes
+//! arrive one by one and late, or are lost, or arrive once more. Forged words come in between.
 //! Links go up and down as each side sees them, sessions fail, actions fail, devices are removed,
-//! modules loaded anew. Each side's book (`book.rs`) says what must not be.
+//! and modules are loaded anew. Each side's book (`book.rs`) checks the rules.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,11 @@ use super::{Unfit, fit_hello};
 use crate::logic::handshake::{Action, LONGEST_PAUSE, Reason, Seen};
 use crate::logic::hello::{Hello, WORDS};
 
-/// In how many looks of each side both must be up, once nothing stands in the way.
+/// Number of steps of each side within which both sides must be up, once nothing prevents a
+/// session.
 const LOOKS: usize = 16;
 
-/// After how many looks without a partner a session fails, as by the heartbeat timeout.
+/// Number of steps without a partner after which a session fails, like the heartbeat timeout.
 const LOOKS_UNTIL_TIMEOUT: usize = 3;
 
 /// Words that no peer has written.
@@ -31,40 +32,41 @@ enum Forged {
     Word { index: usize, value: u32 },
     /// A hello that claims to have seen this side.
     Echoing,
-    /// The same, with the nonce of the last session that has ended.
+    /// A hello that claims to have seen this side, with the nonce of the last session that has
+    /// ended.
     FromTheLastSession,
-    /// A hello with something that can't be served.
+    /// A hello with a value that this side can't serve.
     Unfit(Unfit),
     /// A hello of another version.
     Version(u16),
 }
 
-/// Something that happens to a side.
+/// An event that happens to a side.
 #[derive(Clone, Debug)]
 enum Event {
-    /// It looks at the world, and does what is to be done next, or fails.
+    /// The side examines the world once and does the next action, which may fail.
     Look {
         success: bool,
     },
-    /// It does so until nothing is to be done.
+    /// The side does so until there is no action left.
     LookAll,
-    /// So many words reach it.
+    /// A number of words reach the side.
     Deliver(usize),
-    /// So many words do not.
+    /// A number of words are lost.
     Lose(usize),
-    /// A hello of long ago reaches it, or so many words of it.
+    /// An old hello reaches the side, or some words of it.
     Repeat {
         which: prop::sample::Index,
         words: usize,
     },
     Forge(Forged),
     Link(bool),
-    /// The link goes down and comes up again before the side looks.
+    /// The link goes down and comes up again before the side's next step.
     Flap,
-    /// The other node is there by another link, or no more.
+    /// The other node has a session by another link, or no longer has one.
     Taken(bool),
     End(Reason),
-    /// The device goes.
+    /// The device is removed.
     Remove,
     /// The device is bound, perhaps by a module that was loaded anew.
     Probe {
@@ -86,7 +88,7 @@ fn forged() -> impl Strategy<Value = Forged> {
     ]
 }
 
-/// Events of a world in which nobody forges anything.
+/// Returns events of a world without forged words.
 fn event() -> impl Strategy<Value = Event> {
     let ended = prop_oneof![Just(Reason::Left), Just(Reason::Failed)];
     prop_oneof![
@@ -117,9 +119,9 @@ fn schedule(with_forgeries: bool) -> BoxedStrategy<Vec<(usize, Event)>> {
 struct World {
     sides: [Side; 2],
     numbers: u32,
-    /// In ticks.
+    /// The time, in ticks.
     now: u32,
-    /// All nonces that were ever offered, by anybody.
+    /// All nonces that any side has ever offered.
     offered: BTreeSet<u32>,
 }
 
@@ -133,13 +135,13 @@ impl World {
         }
     }
 
-    /// A number that was never given out.
+    /// Returns a number that was never returned before.
     fn number(&mut self) -> u32 {
         self.numbers += 1;
         self.numbers.wrapping_mul(0x9e37_79b1)
     }
 
-    /// One look, and one action. Returns that.
+    /// Does one step of a side, and returns its action.
     fn look(&mut self, which: usize, success: bool) -> Action {
         let fresh_nonce = self.number();
         self.now += 1;
@@ -178,7 +180,7 @@ impl World {
                 ..fit_hello()
             };
             let words = hello.encode();
-            // One that fails may have come to its end all the same.
+            // An action that fails may still have written all words.
             other.under_way.extend(words.into_iter().enumerate());
             other.history.push(words);
         }
@@ -190,7 +192,7 @@ impl World {
         action
     }
 
-    /// Looks until nothing is to be done.
+    /// Does steps until there is no action left.
     fn look_all(&mut self, which: usize) {
         for _ in 0..8 {
             if matches!(self.look(which, true), Action::Wait | Action::Refuse(_)) {
@@ -200,7 +202,7 @@ impl World {
         panic!("it does not come to rest");
     }
 
-    /// What holds at any time.
+    /// Checks the rules that hold at any time.
     fn check(&self) {
         for side in &self.sides {
             assert_eq!(side.machine.is_up(), side.session.is_some());
@@ -213,7 +215,8 @@ impl World {
         }
         let [first, second] = &self.sides;
         if let (Some((own, peer)), Some((theirs, of_us))) = (first.session, second.session) {
-            // Up with each other, as one of them sees it: then as the other sees it, too.
+            // If one side sees both sides as up with each other, the other side has to see the
+            // same.
             assert_eq!(
                 peer == theirs,
                 of_us == own,
@@ -317,8 +320,8 @@ impl World {
         self.sides[which] = side;
     }
 
-    /// From now on nothing goes wrong. A flap of the links, or the last words of each side, must
-    /// have come through: nobody says the same twice.
+    /// Ends all faults. Either a flap of the links or the last words of each side have to come
+    /// through, because no side repeats its words.
     fn calm_down(&mut self, flap: bool) {
         for which in 0..2 {
             self.probe(which, false);
@@ -340,16 +343,16 @@ impl World {
         }
     }
 
-    /// Both look, in turn, and all they say arrives.
+    /// Lets both sides do steps in turn, and all their words arrive.
     fn settle(&mut self) {
         for round in 0..LOOKS {
             if self.are_up() {
                 return;
             }
-            // Whoever could not make a session tries again.
+            // A side that failed to begin a session tries again.
             self.now += LONGEST_PAUSE;
             for which in 0..2 {
-                // The heart of a partner that has another session, or none, does not beat.
+                // A partner with another session, or without one, sends no heartbeat.
                 let are_up = self.are_up();
                 let side = &mut self.sides[which];
                 if side.session.is_some() && side.looks > LOOKS_UNTIL_TIMEOUT && !are_up {
@@ -377,7 +380,7 @@ fn run(schedule: &[(usize, Event)]) -> World {
 }
 
 #[test]
-fn two_nodes_come_up_and_stay_up() {
+fn two_nodes_connect_and_stay_connected() {
     let mut world = World::new();
     world.calm_down(false);
     world.settle();
@@ -391,15 +394,15 @@ fn two_nodes_come_up_and_stay_up() {
 proptest! {
     #![proptest_config(Config { cases: config().cases * 16, ..config() })]
 
-    /// The book agrees with all that is done, whatever happens.
+    /// For any events, the books accept all actions.
     #[test]
-    fn nothing_is_done_that_must_not_be(schedule in schedule(true)) {
+    fn any_schedule_keeps_the_handshake_invariants(schedule in schedule(true)) {
         run(&schedule);
     }
 
-    /// However things stand, they come to a session once nothing stands in their way.
+    /// From any state, the two sides come to a session once nothing prevents it.
     #[test]
-    fn they_find_each_other_in_the_end(
+    fn nodes_connect_once_disturbances_end(
         schedule in any::<bool>().prop_flat_map(schedule),
         flap: bool,
     ) {

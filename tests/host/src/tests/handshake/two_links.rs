@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two nodes with two bridges between them, on which nothing goes wrong, and which agree on one.
+//! Two nodes with two bridges between them, on which nothing goes wrong. The nodes agree on one
+//! bridge.
 
 use super::{fit_hello, new_machine};
 use crate::logic::handshake::{Action, Handshake, Seen};
 use crate::logic::hello::{Hello, NoHello};
 
-/// What a node has at each of the links.
+/// The state of a node at one of the links.
 struct End {
     machine: Handshake,
-    /// What it has said last.
+    /// The last hello of the node.
     hello: Result<Hello, NoHello>,
 }
 
 struct World {
-    /// By node, then by link.
+    /// The ends, by node and then by link.
     ends: [[End; 2]; 2],
     nonces: u32,
 }
@@ -33,7 +34,7 @@ impl World {
         }
     }
 
-    /// A node looks at a link, and does one thing, which succeeds.
+    /// Does one step of a node at a link, which succeeds.
     fn look(&mut self, node: usize, link: usize) -> Action {
         self.nonces += 1;
         let seen = Seen {
@@ -70,12 +71,13 @@ impl World {
     }
 }
 
-/// Each has begun by the link that the other one refuses: no sign of life has to be missed.
+/// Each node has begun a session by the link that the other one refuses. Neither has to wait for a
+/// missing heartbeat.
 #[test]
-fn two_that_have_begun_by_different_links_agree_on_one() {
+fn nodes_begun_on_different_links_agree_on_one() {
     for lower in 0..2 {
         let mut world = World::new();
-        // All offer, then all echo.
+        // All ends offer, then all echo.
         for _ in 0..2 {
             for (node, link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                 world.look(node, link);
@@ -92,7 +94,7 @@ fn two_that_have_begun_by_different_links_agree_on_one() {
         for node in &world.ends {
             assert!(!node[1 - lower].machine.is_up());
         }
-        // And that is all.
+        // No further action follows.
         for (node, link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let action = world.look(node, link);
             assert!(matches!(action, Action::Wait | Action::Refuse(_)));

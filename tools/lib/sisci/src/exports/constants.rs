@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Flags and queries as data: programs that were compiled with the maker's header read them.
+//! Flags and queries as data, which programs compiled with the original header read.
 
 macro_rules! constants {
     ($($name:ident = $value:literal;)*) => {
         $(
-            /// Of `sisci_api.h`.
+            /// The constant of `sisci_api.h`.
             #[unsafe(export_name = concat!("_SISCI_PUBLIC_CONST_", stringify!($name)))]
             pub static $name: u32 = $value;
         )*
 
-        /// All of them, with their names.
+        /// All constants, with their names.
         #[cfg(test)]
         pub const ALL: &[(&str, u32)] = &[$((stringify!($name), $value)),*];
     };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Devices that one host lends to another, and devices that reach a remote segment by themselves: there are
-//! none, and each function says so. Programs that can do without them are built, and run.
+//! Devices that one host lends to another, and devices that reach a remote segment by themselves.
+//! This library has none, and each function returns NOT_SUPPORTED. Programs that can do without
+//! such devices can be built and run.
 
 use super::ErrorPlace;
 use super::call;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::flags;
 use crate::handles::Handle;
 
-/// Answers each of these functions: there is no such device. A handle that it would give is null.
+/// Answers a function of this file with NOT_SUPPORTED. Sets the handle, if there is one, to null.
 ///
 /// # Safety
 ///
@@ -28,7 +29,7 @@ unsafe fn not_supported(handle: *mut Handle, flags: u32, allowed: u32, error: Er
 }
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -44,7 +45,7 @@ exported! {
         unsafe { not_supported(device, flags, flags::SHARED, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -58,7 +59,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -77,7 +78,7 @@ exported! {
         unsafe { not_supported(segment, flags, flags::SHARED | flags::BAR, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -94,7 +95,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, flags::SHARED, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -110,7 +111,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -126,7 +127,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, flags::SHARED, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -141,7 +142,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -158,7 +159,7 @@ exported! {
         unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///

@@ -28,11 +28,11 @@ use crate::remote_segment;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// The queue for a transfer, and who is to be told of its end.
+/// Returns the queue for a transfer, and the callback for its completion.
 ///
 /// # Safety
 ///
-/// The program promises what [`callback()`] wants.
+/// The program keeps the contract of [`callback()`].
 unsafe fn to_start(
     queue: Handle,
     function: Option<StatusFunction>,
@@ -52,7 +52,7 @@ unsafe fn to_start(
 }
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -78,7 +78,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -97,11 +97,12 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
+    /// `error` is null or can be written to; memory and vector exist; the callback takes its
+    /// argument from any thread.
     fn SCIStartDmaTransfer | SCIStartDMATransfer(
         queue: Handle,
         local: Handle,
@@ -136,11 +137,12 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
+    /// `error` is null or can be written to; memory and vector exist; the callback takes its
+    /// argument from any thread.
     fn SCIStartDmaTransferVec | SCIStartDMATransferVec(
         queue: Handle,
         local: Handle,
@@ -173,11 +175,12 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
+    /// `error` is null or can be written to; memory and vector exist; the callback takes its
+    /// argument from any thread.
     fn SCIStartDmaTransferMem(
         queue: Handle,
         memory: *mut c_void,
@@ -211,7 +214,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -222,7 +225,7 @@ exported! {
         ask(5, || Ok(QUEUES.get(queue)?.state() as u32))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -242,7 +245,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///

@@ -23,11 +23,12 @@ use crate::remote_interrupts::RemoteInterrupt;
 use std::ffi::c_void;
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// Pointers are null or can be read and written; the callback takes its argument from any thread.
+    /// Pointers are null or can be read and written; the callback takes its argument from any
+    /// thread.
     fn SCICreateInterrupt(
         sd: Handle,
         interrupt: *mut Handle,
@@ -57,7 +58,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -76,7 +77,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -97,7 +98,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -124,7 +125,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -143,7 +144,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -162,11 +163,12 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// Pointers are null or can be read and written; the callback takes its argument from any thread.
+    /// Pointers are null or can be read and written; the callback takes its argument from any
+    /// thread.
     fn SCICreateDataInterrupt(
         sd: Handle,
         interrupt: *mut Handle,
@@ -196,7 +198,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -215,11 +217,11 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `data` has as many bytes as `length` says; pointers are null or can be written to.
+    /// `data` has as many bytes as `length` points to; pointers are null or can be written to.
     fn SCIWaitForDataInterrupt(
         interrupt: Handle,
         data: *mut c_void,
@@ -255,7 +257,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -282,7 +284,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -301,11 +303,11 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `data` has so many bytes; `error` is null or can be written to.
+    /// `data` has `length` bytes; `error` is null or can be written to.
     fn SCITriggerDataInterrupt(
         interrupt: Handle,
         data: *mut c_void,

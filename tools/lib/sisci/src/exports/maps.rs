@@ -15,7 +15,7 @@ use crate::sequences;
 use std::ffi::c_void;
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -48,7 +48,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -81,7 +81,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -102,7 +102,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -121,7 +121,7 @@ exported! {
                 let map = MAPS.get(map)?;
                 let begin = (address as usize).checked_sub(map.address() as usize);
                 map.range(begin.ok_or(Error::OUT_OF_RANGE)?, size)?;
-                // Caches of hosts are coherent with what comes over PCI Express.
+                // The caches of hosts are coherent with writes that come over PCI Express.
                 sequences::flush();
                 Ok(())
             })

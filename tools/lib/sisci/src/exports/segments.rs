@@ -25,7 +25,8 @@ use crate::remote_segment;
 use crate::remote_segment::RemoteSegment;
 use std::ffi::c_void;
 
-/// NOT_SUPPORTED for memory of a GPU: the driver takes no dma-buf, which is how a GPU's driver gives it.
+/// Returns NOT_SUPPORTED for memory of a GPU: the GPU's driver gives it as a dma-buf, which the
+/// SCIF driver does not take.
 fn check_host_memory(flags: u32) -> Result<()> {
     match flags & flags::CUDA_BUFFER {
         0 => Ok(()),
@@ -34,7 +35,7 @@ fn check_host_memory(flags: u32) -> Result<()> {
 }
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -79,7 +80,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -102,7 +103,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -124,7 +125,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -146,7 +147,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -166,7 +167,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -196,7 +197,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -207,7 +208,7 @@ exported! {
         ask(0, || Ok(local_segment::get(segment)?.id()))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -218,7 +219,7 @@ exported! {
         ask(0, || Ok(local_segment::get(segment)?.memory.size()))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -237,7 +238,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -272,11 +273,11 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// The memory is there as long as the segment; `error` is null or can be written to.
+    /// The memory exists as long as the segment; `error` is null or can be written to.
     fn SCIRegisterSegmentMemory(
         address: *mut c_void,
         size: usize,
@@ -295,7 +296,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -320,7 +321,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -358,7 +359,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -378,7 +379,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -389,7 +390,7 @@ exported! {
         ask(0, || Ok(remote_segment::get(segment)?.size() as usize))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -400,7 +401,7 @@ exported! {
         ask(0, || Ok(remote_segment::get(segment)?.number()))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -411,7 +412,7 @@ exported! {
         ask(0, || Ok(remote_segment::get(segment)?.node_id()))
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///

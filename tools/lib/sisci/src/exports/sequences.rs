@@ -17,14 +17,15 @@ use crate::sequences;
 use std::ffi::c_int;
 use std::ffi::c_void;
 
-/// All sequences went with the library, if it was ended.
+/// Returns the error, or NOT_INITIALIZED after the library was terminated, which removes all
+/// sequences.
 #[cold]
 fn unless_ended(error: Error) -> Error {
     library::check_running().err().unwrap_or(error)
 }
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -45,7 +46,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -64,7 +65,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -83,7 +84,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -93,7 +94,7 @@ exported! {
         flags: u32,
         error: ErrorPlace,
     ) -> u32 {
-        // Not by way of call(): nothing here panics, and programs look after every few stores.
+        // This does not use call(): nothing here panics, and programs check after every few stores.
         let allowed = flags::NO_FLUSH | flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY;
         let looked = flags::check(flags, allowed).and_then(|()| sequences::check(sequence, flags));
         let (status, code) = match looked {
@@ -105,7 +106,7 @@ exported! {
         status as u32
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -117,7 +118,7 @@ exported! {
         sequences::flush();
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -129,11 +130,11 @@ exported! {
         sequences::barrier(sequence);
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `memory` has so many bytes; `error` is null or can be written to.
+    /// `memory` has `size` bytes; `error` is null or can be written to.
     fn SCIMemCpy(
         sequence: Handle,
         memory: *mut c_void,
@@ -152,11 +153,11 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// Both have so many bytes; `error` is null or can be written to.
+    /// `memory` and `remote` have `size` bytes; `error` is null or can be written to.
     fn SCIMemWrite(
         memory: *mut c_void,
         remote: *mut c_void,
@@ -173,7 +174,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -181,6 +182,6 @@ exported! {
     fn SetSciMemCopyFunction(
         _choice: c_int,
     ) {
-        // There is one that is good for all sizes.
+        // The library has one copy function, which is good for all sizes.
     }
 }

@@ -25,7 +25,7 @@ use crate::queries;
 use crate::release;
 
 exported! {
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -39,11 +39,11 @@ exported! {
         unsafe { put(error, code) };
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// No callback calls it.
+    /// No callback calls this function.
     fn SCITerminate() {
         ask((), || {
             library::terminate(release::all);
@@ -51,7 +51,7 @@ exported! {
         });
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -67,7 +67,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -82,7 +82,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -91,11 +91,11 @@ exported! {
         error::text(code).as_ptr()
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `data` is what the command takes; `error` is null or can be written to.
+    /// `data` is what the command needs; `error` is null or can be written to.
     fn SCIQuery(command: u32, data: *mut c_void, flags: u32, error: ErrorPlace) {
         // SAFETY: By the contract of this function.
         unsafe {
@@ -106,7 +106,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -124,7 +124,7 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
@@ -141,11 +141,11 @@ exported! {
         }
     }
 
-    /// See its manual.
+    /// Implements the function that its man page describes.
     ///
     /// # Safety
     ///
-    /// `name` is a string; the others are null or can be written to.
+    /// `name` is a string; the other pointers are null or can be written to.
     fn SCIGetNodeIdByAdapterName(
         name: *mut c_char,
         nodes: *mut [u32; 256],

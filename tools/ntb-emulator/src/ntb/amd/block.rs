@@ -29,12 +29,12 @@ impl<'a, 'b> Block<'a, 'b> {
         Self { chip, line, end }
     }
 
-    /// Whose register it is.
+    /// Returns the end that the register belongs to.
     fn owner(&self, place: Place) -> usize {
         if place.peer { 1 - self.end } else { self.end }
     }
 
-    /// A scratchpad, unless it is the other side's and that is not there.
+    /// Returns a scratchpad, unless it is the other side's and that side is not present.
     fn scratchpad(&mut self, index: usize) -> Option<&mut u32> {
         let (end, index) = Side::scratchpad(index);
         if end != self.end && !self.line.is_joined() {
@@ -44,7 +44,7 @@ impl<'a, 'b> Block<'a, 'b> {
         Some(&mut self.chip.sides[end].scratchpads[index])
     }
 
-    /// How many bytes a scratchpad is away.
+    /// Returns how many bytes of the peer's registers an access to a scratchpad moves.
     fn distance(&self, index: usize) -> u64 {
         match Side::scratchpad(index).0 == self.end {
             true => 0,
@@ -79,7 +79,7 @@ impl RegisterBlock for Block<'_, '_> {
             Register::Doorbells => side.doorbells().into(),
             Register::EventMask => side.events.mask().into(),
             Register::Event => side.events.status().into(),
-            // An acknowledgement is taken at once.
+            // An acknowledgement takes effect at once.
             Register::Ring | Register::Acknowledge => 0,
         }
     }

@@ -46,12 +46,12 @@ impl Bridge for Chip {
         mmio::write(&mut Block::new(self, line, end), offset, data);
     }
 
-    /// A driver that is there does.
+    /// Returns whether the driver has said that it is ready.
     fn wants_link(&self, _line: &Line<'_>, end: usize) -> bool {
         self.sides[end].is_ready()
     }
 
-    /// Events are about the cable, not about the drivers: those look.
+    /// Posts events. They are about the cable, not about the drivers, which poll each other.
     fn settle(&mut self, line: &mut Line<'_>, _switched: bool) {
         self.join(line.is_joined());
         for (end, side) in self.sides.iter_mut().enumerate() {
@@ -67,13 +67,13 @@ impl Bridge for Chip {
         }
     }
 
-    /// The link goes down for a moment: it is up again if both QEMUs are still there.
+    /// Resets an end. The link goes down for a moment, and up again if both QEMUs are still there.
     fn reset(&mut self, end: usize) {
         self.join(false);
         self.sides[end] = Side::new(end);
     }
 
-    /// The registers of the end that has the window say so.
+    /// Returns the translation and the limit from the registers of the end that has the window.
     fn translation(&self, _state: &Ends, end: usize, window: usize, size: u64) -> (u64, u64) {
         let side = &self.sides[end];
         (side.translation(window), side.limit(window).min(size))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Both sides, and what is between them.
+//! Both sides of the chip, and the state between them.
 
 use super::identity::DOORBELLS;
 use super::side::READY;
@@ -9,12 +9,12 @@ use crate::ntb::line::Line;
 /// The registers of both sides; the primary one is end 0.
 pub(in crate::ntb) struct Chip {
     pub(super) sides: [Side; 2],
-    /// Whether the sides are joined, as they have been told.
+    /// Whether the sides were told that they are joined.
     joined: bool,
 }
 
 impl Chip {
-    /// A chip after reset.
+    /// Creates a chip after reset.
     pub(in crate::ntb) fn new() -> Self {
         Self {
             sides: [0, 1].map(Side::new),
@@ -22,12 +22,12 @@ impl Chip {
         }
     }
 
-    /// Whether a side may look at the other one.
+    /// Returns whether a side may see the other one.
     fn sees_peer(&self, line: &Line<'_>, end: usize) -> bool {
         line.is_joined() && !self.sides[end].events.hides()
     }
 
-    /// SIDE_INFO of the other side: its driver is not there for who does not see it.
+    /// Returns SIDE_INFO of the other side. A side that does not see the other gets no ready bit.
     pub(super) fn peer_info(&self, line: &Line<'_>, end: usize) -> u32 {
         let info = self.sides[1 - end].info();
         match self.sees_peer(line, end) {
@@ -43,7 +43,7 @@ impl Chip {
         }
     }
 
-    /// An end rings doorbells of the other one.
+    /// Rings doorbells of the other end.
     pub(super) fn ring(&mut self, line: &mut Line<'_>, end: usize, bits: u64) {
         let bits = bits & ((1 << DOORBELLS) - 1);
         if bits == 0 {
@@ -61,7 +61,7 @@ impl Chip {
         }
     }
 
-    /// A doorbell has arrived at an end.
+    /// Handles a doorbell that has arrived at an end.
     pub(super) fn rung(&mut self, line: &Line<'_>, end: usize, source: usize) {
         if source < DOORBELLS && self.sides[end].ring(source) {
             line.raise(end, source);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a side is told of the link, one event at a time.
+//! The link events that a side is told of, one at a time.
 //!
-//! The driver keeps the last event it was told. If that is "down", it takes a peer that is ready
-//! for one that was left behind, so the peer is hidden from then until it has acknowledged "up".
+//! The driver keeps the last event that it was told of. If that is "down", the driver takes a ready
+//! peer for one that was left behind. So the peer is hidden until the driver has acknowledged "up".
 
 /// The link has come up.
 const UP: u32 = 1 << 5;
 /// The link has gone down.
 const DOWN: u32 = 1 << 6;
-/// All events there are.
+/// All events.
 const ALL: u32 = (1 << 7) - 1;
 
 /// The events of a side.
@@ -18,17 +18,17 @@ pub(super) struct Events {
     status: u32,
     /// INT_MASK.
     mask: u32,
-    /// That it has gone down is still to be posted.
+    /// Whether the event "down" must still be posted.
     fell: bool,
-    /// And that it is up, after that.
+    /// Whether the event "up" must be posted after that.
     rose: bool,
-    /// The driver has been told, or will be, that it went down, and has not acknowledged that it is
-    /// up.
+    /// Whether the driver was or will be told that the link went down, and has not acknowledged
+    /// that the link is up.
     hides: bool,
 }
 
 impl Events {
-    /// After reset nobody is told of anything.
+    /// Creates the state after reset, in which no event is told.
     pub(super) fn new() -> Self {
         Self {
             status: 0,
@@ -39,22 +39,22 @@ impl Events {
         }
     }
 
-    /// INT_STAT.
+    /// Returns INT_STAT.
     pub(super) fn status(&self) -> u32 {
         self.status
     }
 
-    /// INT_MASK.
+    /// Returns INT_MASK.
     pub(super) fn mask(&self) -> u32 {
         self.mask
     }
 
-    /// Whether the driver would not understand a peer that is ready.
+    /// Returns whether a ready peer must be hidden from the driver.
     pub(super) fn hides(&self) -> bool {
         self.hides
     }
 
-    /// The link has come up or gone down.
+    /// Handles that the link has come up or gone down.
     pub(super) fn change(&mut self, up: bool) {
         if up {
             self.rose = self.hides || self.mask & UP == 0;
@@ -82,12 +82,12 @@ impl Events {
         posts
     }
 
-    /// The driver clears what it was told.
+    /// Clears events on behalf of the driver.
     pub(super) fn clear(&mut self, events: u32) {
         self.status &= !events;
     }
 
-    /// The driver sets the mask. Returns whether to interrupt.
+    /// Sets the mask on behalf of the driver. Returns whether to interrupt.
     #[must_use]
     pub(super) fn set_mask(&mut self, mask: u32) -> bool {
         let lifted = self.mask & !mask;
@@ -95,7 +95,7 @@ impl Events {
         self.status & lifted != 0
     }
 
-    /// The driver acknowledges events.
+    /// Acknowledges events on behalf of the driver.
     pub(super) fn acknowledge(&mut self, events: u32) {
         if events & UP != 0 {
             self.hides = false;
@@ -113,7 +113,7 @@ mod tests {
         events
     }
 
-    /// What a driver does about an event.
+    /// Handles an event as a driver does.
     fn handle(events: &mut Events, event: u32) {
         assert_eq!(events.status(), event);
         events.acknowledge(event);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_event_at_a_time_in_their_order() {
+    fn link_events_are_posted_one_at_a_time_in_order() {
         let mut events = unmasked();
         events.change(false);
         events.change(true);
@@ -131,7 +131,7 @@ mod tests {
         assert!(events.post() && events.hides());
         handle(&mut events, UP);
         assert!(!events.hides() && !events.post());
-        // Down again before it was told that it is up.
+        // The link is down again before the driver was told that it is up.
         events.change(false);
         assert!(events.post());
         events.change(true);
@@ -147,14 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_masked_is_not_told_unless_it_has_to_be() {
+    fn masked_event_is_dropped_unless_its_counterpart_was_posted() {
         let mut events = Events::new();
         for up in [true, false, true] {
             events.change(up);
         }
         assert!(!events.post() && !events.hides());
         assert!(!events.set_mask(0) && !events.post());
-        // Masked after it was told the one, it has to be told the other.
+        // If the driver masks events after it was told that the link is down, it must still be told
+        // that it is up.
         events.change(false);
         assert!(events.post());
         handle(&mut events, DOWN);
@@ -162,7 +163,7 @@ mod tests {
         events.change(true);
         assert!(!events.post());
         assert!(!events.set_mask(0) && events.post());
-        // Masked while it is there, it interrupts again.
+        // A pending event that is masked interrupts again when it is unmasked.
         assert!(!events.set_mask(ALL));
         assert!(events.set_mask(DOWN));
         handle(&mut events, UP);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a function is.
+//! The identity of a function.
 
 use super::map::MSIX_TABLE;
 use super::map::SPACE;
@@ -12,21 +12,21 @@ use crate::pci::ConfigSpace;
 use crate::pci::Signalling;
 
 const AMD: u16 = 0x1022;
-/// The one whose secondary side is an endpoint of its own, not one behind a switch: the driver finds
-/// the speed of the link in the function itself, on both sides.
+/// The device whose secondary side is an endpoint of its own, not one behind a switch. The driver
+/// finds the speed of the link in the function itself, on both sides.
 const DEVICE: u16 = 0x17d7;
-/// A bridge that is none of the usual ones.
+/// A bridge of class "other".
 const CLASS: u32 = 0x06_80_00;
 const REVISION: u8 = 0;
 
-/// The doorbells.
+/// The number of doorbells.
 pub(super) const DOORBELLS: usize = 16;
-/// The vectors: one for each doorbell, and eight for events.
+/// The number of vectors: one for each doorbell, and eight for events.
 pub(super) const VECTORS: usize = DOORBELLS + 8;
 /// The vector of events.
 pub(super) const EVENT_VECTOR: usize = DOORBELLS;
 
-/// The configuration space of a side with those windows.
+/// Returns the configuration space of a side with those windows.
 pub(super) fn config_space(windows: &[Window; WINDOWS]) -> ConfigSpace {
     ConfigSpace::new(&pci::Identity {
         vendor: AMD,

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where in BAR 0 the registers are: those of a side's own, and behind them the same of the other one.
+//! The places of the registers in BAR 0: those of a side, and behind them those of the other side.
 //!
-//! What the driver writes and reads and nothing follows from is not here.
+//! Registers that the driver writes and reads without any effect are left out.
 
 use crate::mmio::Located;
 use crate::ntb::window::WINDOWS;
 
 /// The size of BAR 0.
 pub(super) const SPACE: u64 = 0x4000;
-/// Where in BAR 0 the MSI-X table is: on a page of its own, as the pending bits are.
+/// The offset of the MSI-X table in BAR 0. The table has a page of its own, as have the pending
+/// bits.
 pub(super) const MSIX_TABLE: u32 = 0x2000;
-/// How far behind a register that of the other side is.
+/// The distance from a register to that of the other side.
 pub(super) const PEER: u64 = 0x400;
-/// Where the first register is, so that those of the other side begin that far behind [`PEER`].
+/// The offset of the first register. The registers of the other side begin [`PEER`] behind it.
 const FIRST: u64 = 0x200;
 
 /// The scratchpads of both sides: the first half is the primary's.
@@ -25,28 +26,28 @@ pub(super) enum Register {
     Control,
     /// A scratchpad of either side.
     Scratchpad(usize),
-    /// SIDE_INFO: which side it is, and whether its driver is there.
+    /// SIDE_INFO: the number of the side, and whether its driver is ready.
     SideInfo,
-    /// How much of a window may be used.
+    /// The size of a window that may be used.
     Limit(usize),
-    /// Where a window leads to.
+    /// The translation of a window.
     Translation(usize),
     /// DB_REQ: rings doorbells of the other side.
     Ring,
-    /// DB_MASK: which doorbells do not interrupt.
+    /// DB_MASK: the doorbells that do not interrupt.
     DoorbellMask,
-    /// DB_STAT: which doorbells were rung; write 1 to clear.
+    /// DB_STAT: the doorbells that were rung; write 1 to clear.
     Doorbells,
-    /// INT_MASK: which events are not told.
+    /// INT_MASK: the events that are not told.
     EventMask,
     /// INT_STAT: the event that is told; write 1 to clear.
     Event,
-    /// SMU_ACK: the driver has taken note of an event.
+    /// SMU_ACK: the driver acknowledges an event.
     Acknowledge,
 }
 
 impl Register {
-    /// The register at an offset of a side, where it begins, and how many bytes it has.
+    /// Returns the register at an offset of a side, its begin, and its size.
     fn at(offset: u64) -> Option<(Self, u64, usize)> {
         let (register, width) = match offset {
             0x200..0x204 => (Self::Control, 4),
@@ -62,30 +63,30 @@ impl Register {
             0x4a0..0x4a4 => (Self::Acknowledge, 4),
             _ => return None,
         };
-        // All that have eight bytes begin at a multiple of them.
+        // All registers of eight bytes begin at a multiple of eight.
         Some((register, offset - offset % width, width as usize))
     }
 
-    /// Whether the driver of the other side uses it, too.
+    /// Returns whether the driver of the other side uses the register, too.
     fn is_shared(self) -> bool {
         matches!(self, Self::SideInfo | Self::Limit(_) | Self::Translation(_))
     }
 }
 
-/// The window of a register of eight bytes in a range that begins at `start`.
+/// Returns the window of a register of eight bytes in a range that begins at `start`.
 fn window(offset: u64, start: u64) -> usize {
     (offset - start) as usize / 8 % WINDOWS
 }
 
-/// A register, and whose it is.
+/// A register, and the side that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Whether it is that of the other side.
+    /// Whether the register belongs to the other side.
     pub(super) peer: bool,
     pub(super) register: Register,
 }
 
-/// The register at an offset of BAR 0.
+/// Returns the register at an offset of BAR 0.
 pub(super) fn locate(offset: u64) -> Option<Located<Place>> {
     let peer = offset >= FIRST + PEER;
     let base = if peer { PEER } else { 0 };
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_lie_side_by_side() {
+    fn registers_do_not_overlap() {
         let mut found = 0;
         let mut offset = 0;
         while offset < SPACE {
@@ -115,12 +116,12 @@ mod tests {
             for at in 0..here.width as u64 {
                 assert_eq!(locate(offset + at), Some(here));
             }
-            // MSI-X table and pending bits are QEMU's.
+            // QEMU handles the MSI-X table and the pending bits.
             assert!(offset < MSIX_TABLE.into());
             found += 1;
             offset += here.width as u64;
         }
-        // Of the other side there are three kinds.
+        // Three kinds of registers of the other side are reached.
         assert_eq!(found, SCRATCHPADS + 8 + 2 * 2 * WINDOWS + 1);
     }
 }

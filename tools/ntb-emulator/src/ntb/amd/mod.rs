@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
-//! AMD's NTB, as ntb_hw_amd expects it: a primary and a secondary side in one chip, whose registers
-//! both sides reach, eight scratchpads and sixteen doorbells of a vector each for both.
+//! AMD's NTB, as ntb_hw_amd expects it. A primary and a secondary side are in one chip, whose
+//! registers both sides reach. Each side has eight scratchpads, and sixteen doorbells of a vector
+//! each.
 //!
 //! ```text
-//! chip                 both sides, and what is between them
-//! bridge               that, as the rest of the emulator sees it
+//! chip                 both sides, and the state between them
+//! bridge               the chip, as the rest of the emulator sees it
 //! block                the registers while a guest accesses them
-//! identity             what a function is
-//! map                  where registers are
-//! side                 what the registers of one side hold
-//! events               what a side is told of the link
+//! identity             the identity of a function
+//! map                  the places of registers
+//! side                 the contents of the registers of one side
+//! events               the link events that a side is told of
 //! ```
 //!
-//! What the driver does not tell of the hardware, and is decided here:
+//! The driver does not tell everything about the hardware. This is decided here:
 //!
-//! - A window leads where the registers of its own side say, which the driver of the other side
-//!   writes. Reset clears the registers of the side that was reset: what the other one had opened
-//!   for it is closed then, and where its own memory was open it still is.
-//! - A limit of 0 closes a window; one behind the end of the window is that end.
-//! - A doorbell interrupts when it is there and not masked and was not so before: not when it is
-//!   rung again. After reset all are masked.
+//! - A window has its translation in the registers of its own side, which the driver of the other
+//!   side writes. Reset clears the registers of the side that was reset. That closes the memory
+//!   that the other side had opened for it; its own memory stays open for the other side.
+//! - A limit of 0 closes a window. A limit behind the end of the window counts as that end.
+//! - A doorbell interrupts when it becomes pending and unmasked, not when it is rung again. After
+//!   reset all are masked.
 //! - Events are those of the link alone, never of power states or of the other side's reset. They
-//!   are posted one at a time, as the driver takes no other, the next when the one before has been
-//!   cleared, and those that are masked are not posted at all.
-//! - After the link went down a side does not see the other one to be ready until its driver has
-//!   acknowledged that the link is up. If it did earlier, the driver would take it for what was
-//!   left behind, and clear what nobody sets again.
+//!   are posted one at a time, as the driver takes no other. The next one is posted when the one
+//!   before was cleared. Masked events are not posted at all.
+//! - After the link went down, a side does not see that the other one is ready until its driver has
+//!   acknowledged that the link is up. If the driver saw it earlier, it would take the ready bit
+//!   for a stale one and clear it, and no driver would set it again.
 
 mod block;
 mod bridge;

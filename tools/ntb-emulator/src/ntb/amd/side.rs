@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the registers of one side hold.
+//! The contents of the registers of one side.
 
 use super::events::Events;
 use super::map::SCRATCHPADS;
@@ -7,12 +7,12 @@ use crate::mmio::merge;
 use crate::ntb::window::WINDOWS;
 use crate::ntb::window::Window;
 
-/// SIDE_INFO: it is the secondary one.
+/// SIDE_INFO: this side is the secondary one.
 const SECONDARY: u32 = 1 << 0;
-/// SIDE_INFO: its driver is there.
+/// SIDE_INFO: the driver is ready.
 pub(super) const READY: u32 = 1 << 1;
 
-/// How many scratchpads a side has.
+/// Number of scratchpads of a side.
 const OWN_SCRATCHPADS: usize = SCRATCHPADS / 2;
 
 /// The registers of one side.
@@ -22,7 +22,7 @@ pub(super) struct Side {
     ready: bool,
     pub(super) control: u32,
     pub(super) scratchpads: [u32; OWN_SCRATCHPADS],
-    /// Of this side's windows, which lead into the memory of the other one.
+    /// Translations of this side's windows, which lead into the memory of the other one.
     translation: [u64; WINDOWS],
     limit: [u64; WINDOWS],
     doorbells: u16,
@@ -31,7 +31,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The registers of an end after reset; 0 is the primary side.
+    /// Returns the registers of an end after reset; 0 is the primary side.
     pub(super) fn new(end: usize) -> Self {
         Self {
             secondary: end != 0,
@@ -46,38 +46,39 @@ impl Side {
         }
     }
 
-    /// Which end has a scratchpad, and which of its own it is.
+    /// Returns the end that has a scratchpad, and the index of the scratchpad there.
     pub(super) fn scratchpad(index: usize) -> (usize, usize) {
         (index / OWN_SCRATCHPADS % 2, index % OWN_SCRATCHPADS)
     }
 
-    /// Whether its driver is there.
+    /// Returns whether the driver is ready.
     pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// SIDE_INFO.
+    /// Returns SIDE_INFO.
     pub(super) fn info(&self) -> u32 {
         let side = if self.secondary { SECONDARY } else { 0 };
         side | if self.ready { READY } else { 0 }
     }
 
-    /// Writes SIDE_INFO: which side it is stays.
+    /// Writes SIDE_INFO. The number of the side stays.
     pub(super) fn set_info(&mut self, info: u32) {
         self.ready = info & READY != 0;
     }
 
-    /// Where a window leads to.
+    /// Returns the translation of a window.
     pub(super) fn translation(&self, window: usize) -> u64 {
         self.translation[window]
     }
 
-    /// How much of it may be used.
+    /// Returns how many bytes of a window may be used.
     pub(super) fn limit(&self, window: usize) -> u64 {
         self.limit[window]
     }
 
-    /// What it cannot do is not latched: the driver reads it back.
+    /// Sets the translation of a window. A translation that the window can't have is not latched:
+    /// the driver reads it back.
     pub(super) fn set_translation(&mut self, window: usize, is: &Window, value: u64, mask: u64) {
         let wanted = merge(self.translation[window], value, mask);
         if is.accepts(wanted) {
@@ -89,17 +90,17 @@ impl Side {
         self.limit[window] = merge(self.limit[window], value, mask);
     }
 
-    /// DB_STAT.
+    /// Returns DB_STAT.
     pub(super) fn doorbells(&self) -> u16 {
         self.doorbells
     }
 
-    /// DB_MASK.
+    /// Returns DB_MASK.
     pub(super) fn doorbell_mask(&self) -> u16 {
         self.doorbell_mask
     }
 
-    /// A doorbell is rung. Returns whether to interrupt.
+    /// Rings a doorbell. Returns whether to interrupt.
     #[must_use]
     pub(super) fn ring(&mut self, source: usize) -> bool {
         let fresh = (1 << source) & !self.doorbells;
@@ -111,7 +112,7 @@ impl Side {
         self.doorbells &= !bits;
     }
 
-    /// Sets DB_MASK. Returns which doorbells are to interrupt.
+    /// Sets DB_MASK. Returns the doorbells that must interrupt.
     #[must_use]
     pub(super) fn set_doorbell_mask(&mut self, mask: u16) -> u16 {
         let lifted = self.doorbell_mask & !mask;

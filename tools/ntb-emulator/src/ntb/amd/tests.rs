@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Both sides of a chip, through their ports, as ntb_hw_amd uses them.
+//! Tests of both sides of a chip, through their ports, as ntb_hw_amd uses them.
 
 use std::fs::File;
 use std::io::Read;
@@ -71,7 +71,7 @@ impl Driver {
             .register_write(offset, &value.to_le_bytes()[..width]);
     }
 
-    /// What its probe does.
+    /// Does what the driver's probe does.
     fn probe(&self) {
         self.write(EVENT_MASK, 4, 0x7f);
         self.write(DOORBELL_MASK, 2, 0x7fff);
@@ -79,18 +79,18 @@ impl Driver {
         self.write(SIDE_INFO, 4, self.read(SIDE_INFO, 4) | 2);
     }
 
-    /// As the driver finds out.
+    /// Returns whether the peer is up, as the driver checks it.
     fn peer_is_up(&self) -> bool {
         self.read(PEER + SIDE_INFO, 4) & 2 != 0
     }
 
-    /// Which vectors have interrupted since the last time.
+    /// Returns the vectors that have interrupted since the last call.
     fn interrupted(&self) -> Vec<usize> {
         let rang = |vector: &usize| (&self.vectors[*vector]).read_exact(&mut [0; 8]).is_ok();
         (0..VECTORS).filter(rang).collect()
     }
 
-    /// What its handler does about an event, which it was told.
+    /// Handles a told event as the driver's handler does.
     fn handle_event(&self, event: u64) {
         assert_eq!(self.interrupted(), [16]);
         assert_eq!(self.read(EVENT, 4), event);
@@ -131,14 +131,14 @@ fn up() -> (Arc<Link>, [Driver; 2]) {
 }
 
 #[test]
-fn what_a_probe_looks_at() {
+fn probe_reads_identity_side_and_peer_state() {
     let (link, [a, b]) = pair(Windows::Aperture);
     for (driver, side) in [(&a, 0), (&b, 1)] {
         let mut id = [0; 4];
         driver.port.config_read(0, &mut id);
         assert_eq!(u32::from_le_bytes(id), 0x17d7_1022);
         assert_eq!(driver.read(SIDE_INFO, 4), side);
-        // Which side it is stays.
+        // The number of the side stays.
         driver.write(SIDE_INFO, 4, 1 - side);
         assert_eq!(driver.read(SIDE_INFO, 4), side);
         assert_eq!(driver.read(PEER + SIDE_INFO, 4), 1 - side);
@@ -147,9 +147,9 @@ fn what_a_probe_looks_at() {
     assert!(b.peer_is_up() && !a.peer_is_up() && !link.state().1);
     b.probe();
     assert!(a.peer_is_up() && link.state().1);
-    // They look, and are not told.
+    // The drivers poll each other, and are not told.
     assert_eq!((a.interrupted(), b.interrupted()), (vec![], vec![]));
-    // One that goes rings when it is no longer ready.
+    // A driver that goes rings when it is no longer ready.
     b.write(SIDE_INFO, 4, 1);
     b.write(RING, 2, 0x8000);
     assert!(!a.peer_is_up() && !link.state().1);
@@ -157,7 +157,7 @@ fn what_a_probe_looks_at() {
 }
 
 #[test]
-fn both_are_told_of_the_cable_and_take_note_before_they_see_each_other() {
+fn peers_see_each_other_after_handling_their_link_events() {
     let (link, [a, b]) = up();
     link.allow(false);
     for driver in [&a, &b] {
@@ -167,19 +167,19 @@ fn both_are_told_of_the_cable_and_take_note_before_they_see_each_other() {
     link.allow(true);
     for driver in [&a, &b] {
         assert!(!driver.peer_is_up());
-        // The driver would clear what it takes for left behind.
+        // The driver would clear a ready bit that it takes for a stale one.
         driver.write(PEER + SIDE_INFO, 4, 0);
         driver.handle_event(UP);
         assert!(driver.peer_is_up());
     }
-    // A moment without a cable is two events.
+    // A moment without a cable gives two events.
     link.allow(false);
     link.allow(true);
     a.handle_event(DOWN);
     assert!(!a.peer_is_up());
     a.handle_event(UP);
     assert!(a.peer_is_up());
-    // The reset of a guest is the same, and its driver has gone.
+    // The reset of a guest gives the same events, and its driver has gone.
     b.port.reset();
     a.handle_event(DOWN);
     a.handle_event(UP);
@@ -191,7 +191,7 @@ fn both_are_told_of_the_cable_and_take_note_before_they_see_each_other() {
     b.port.disconnect();
     a.handle_event(DOWN);
     assert_eq!(link.state(), (true, false));
-    // The surviving driver takes what is left for left behind.
+    // The surviving driver takes the ready bit for a stale one.
     a.write(PEER + SIDE_INFO, 4, 0);
     b.port.connect();
     assert!(!a.peer_is_up());
@@ -200,19 +200,19 @@ fn both_are_told_of_the_cable_and_take_note_before_they_see_each_other() {
 }
 
 #[test]
-fn doorbells_have_a_vector_each_and_a_mask() {
+fn doorbells_have_their_own_vectors_and_a_mask() {
     let (link, [a, b]) = up();
     b.write(DOORBELL_MASK, 2, 0x7ff0);
     a.write(RING, 2, 0x803);
     assert_eq!(b.interrupted(), [0, 1]);
     assert_eq!((a.read(DOORBELLS, 2), b.read(DOORBELLS, 2)), (0, 0x803));
-    // Rung again, it is there already.
+    // A doorbell that is rung again is pending already.
     a.write(RING, 2, 0x801);
     assert!(b.interrupted().is_empty());
     b.write(DOORBELLS, 2, 0x1);
     a.write(RING, 2, 0x1);
     assert_eq!((b.interrupted(), b.read(DOORBELLS, 2)), (vec![0], 0x803));
-    // The masked one interrupts when it is unmasked.
+    // The masked doorbell interrupts when it is unmasked.
     b.write(DOORBELL_MASK, 2, 0);
     assert_eq!(b.interrupted(), [11]);
     b.write(DOORBELLS, 2, 0xffff);
@@ -223,7 +223,7 @@ fn doorbells_have_a_vector_each_and_a_mask() {
 }
 
 #[test]
-fn scratchpads_are_one_bank() {
+fn scratchpads_are_one_bank_for_both_sides() {
     let (link, [a, b]) = up();
     for index in 0..8 {
         a.write(SCRATCHPAD + 4 * index, 4, 0x100 + index);
@@ -236,7 +236,8 @@ fn scratchpads_are_one_bank() {
     let taken = a.port.register_write(SCRATCHPAD + 0x20, &[1, 2, 3, 4]);
     assert_eq!((taken.written, taken.dropped), (4, 0));
     assert_eq!(b.read(SCRATCHPAD + 0x20, 4), 0x403_0201);
-    // What the other one has is not there without a cable, nor after its reset.
+    // The scratchpads of the other side can't be read without a cable, and are cleared by its
+    // reset.
     link.allow(false);
     assert_eq!(a.read(SCRATCHPAD + 0x20, 4), 0xffff_ffff);
     assert_eq!(a.read(SCRATCHPAD, 4), 0x100);
@@ -249,7 +250,7 @@ fn scratchpads_are_one_bank() {
 }
 
 #[test]
-fn a_window_leads_where_the_other_side_says() {
+fn window_leads_where_the_other_side_translates_it() {
     let (link, [a, b]) = up();
     let reach = |offset, length| match a.port.reach(0, offset, length, Access::Read) {
         Reach::Memory { offset, length, .. } => Some((offset, length)),
@@ -260,17 +261,17 @@ fn a_window_leads_where_the_other_side_says() {
     assert_eq!(a.read(TRANSLATION, 8), 0x8000);
     assert_eq!(reach(0, WINDOW), Some((0x8000, 0x1801)));
     assert_eq!(reach(0x1801, 1), None);
-    // The driver reads back what is no page, and finds what was there before.
+    // A translation that is no page is not taken, and the driver reads back the old one.
     b.translate(0, 0x8800, 0x1000);
     assert_eq!(b.read(PEER + TRANSLATION, 8), 0x8000);
-    // No further than the window, and than memory.
+    // An access goes no further than the window, and than memory.
     b.translate(0, 0, u64::MAX);
     assert_eq!(reach(0, 2 * WINDOW), Some((0, WINDOW)));
     b.translate(0, RAM - 0x1000, WINDOW);
     assert_eq!(reach(0x1000, 8), None);
     b.translate(0, 0, 0);
     assert_eq!(reach(0, 8), None);
-    // Reset closes what leads out of who was reset, not what leads to it.
+    // Reset closes the windows of the side that was reset, not the windows that lead to it.
     b.translate(0, 0x8000, 0x1000);
     a.translate(1, 0x4000, 0x1000);
     b.port.reset();
@@ -285,7 +286,7 @@ fn a_window_leads_where_the_other_side_says() {
 }
 
 #[test]
-fn the_aperture_takes_no_other_translation() {
+fn aperture_refuses_a_translation() {
     let (_, [a, _]) = pair(Windows::Aperture);
     a.translate(1, 0x1000, RAM);
     assert_eq!(a.read(PEER + TRANSLATION + 8, 8), 0);
@@ -296,7 +297,7 @@ fn the_aperture_takes_no_other_translation() {
 proptest! {
     /// Whatever both drivers write, every access is answered and no invariant breaks.
     #[test]
-    fn survives_any_accesses(
+    fn any_accesses_keep_the_invariants(
         accesses in prop::collection::vec(
             (any::<bool>(), 0u8..8, 0u64..0xa08, any::<u64>(), 1usize..9),
             0..64,
@@ -315,7 +316,7 @@ proptest! {
             prop_assert_eq!(sides.map(|info| info & 1), [0, 1]);
             let (allowed, up) = link.state();
             prop_assert_eq!(up, allowed && sides == [2, 3]);
-            // Nobody sees a peer that is not there.
+            // A driver never sees a peer that is not present.
             prop_assert!(up || !drivers.iter().all(Driver::peer_is_up));
             for access in [Access::Read, Access::Write] {
                 if let Some(Reach::Memory { offset, length, ram, .. }) = driver.port.decode(value, 64, access) {

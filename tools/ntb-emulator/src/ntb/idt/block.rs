@@ -18,7 +18,7 @@ pub(super) struct Block<'a, 'b> {
 }
 
 impl<'a, 'b> Block<'a, 'b> {
-    /// For accesses by an end.
+    /// Makes the block for accesses by an end.
     pub(super) fn new(switch: &'a mut Switch, line: &'a mut Line<'b>, end: usize) -> Self {
         Self { switch, line, end }
     }
@@ -50,7 +50,7 @@ impl<'a, 'b> Block<'a, 'b> {
             Register::EntryIndex => function.entry,
             Register::Entry => self.switch.entry(function.entry),
             Register::GlobalAddress => function.address,
-            // The root complex of its guest, whose number is 0, is the one who asks.
+            // The guest's root complex, whose number is 0, makes the request.
             Register::Requester | Register::Signal | Register::Ring | Register::GlobalData => 0,
         }
     }
@@ -79,7 +79,7 @@ impl<'a, 'b> Block<'a, 'b> {
                 self.switch.set_entry(index, value);
             }
             Register::GlobalAddress => function.address = value,
-            // QEMU has the guest's view of configuration space, and would not hear of it.
+            // QEMU has the guest's view of configuration space, and would not learn of the write.
             Register::Config(_)
             | Register::Signal
             | Register::In(_)
@@ -89,7 +89,7 @@ impl<'a, 'b> Block<'a, 'b> {
         }
     }
 
-    /// The register of the switch that this end has chosen.
+    /// Returns the register of the switch that this end has chosen.
     fn chosen(&self) -> Option<Global> {
         Global::at(self.switch.functions[self.end].address.into())
     }
@@ -132,8 +132,8 @@ impl<'a, 'b> Block<'a, 'b> {
     }
 }
 
-/// Registers in which a write means something for each bit that is 1, so that what a narrow
-/// write leaves out is 0.
+/// Returns whether a write acts on each bit that is 1. Bits that a narrow write leaves out are then
+/// 0.
 fn takes_bits(register: Register) -> bool {
     matches!(
         register,

@@ -33,7 +33,7 @@ impl Bridge for Switch {
         identity::config_space(end, windows)
     }
 
-    /// Configuration space and BAR 0 are the same.
+    /// Reads configuration space, which is the same as BAR 0.
     fn config_read(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &mut [u8]) {
         self.read(line, end, offset, data);
     }
@@ -53,7 +53,7 @@ impl Bridge for Switch {
         mmio::write(&mut Block::new(self, line, end), offset, data);
     }
 
-    /// By what ntb_hw_idt takes for an end that is up.
+    /// Returns whether ntb_hw_idt would take the end for up.
     fn wants_link(&self, line: &Line<'_>, end: usize) -> bool {
         let completions = self.functions[end].control & COMPLETIONS != 0;
         line.config(end).is_master() && completions && self.passes(end)
@@ -81,8 +81,8 @@ impl Bridge for Switch {
         }
     }
 
-    /// The link of its port goes down, and comes up again if its QEMU is still there. What the
-    /// switch has stays: it has not been reset.
+    /// Resets an end. The link of its port goes down, and comes up again if its QEMU is still
+    /// there. The state of the switch stays: the switch was not reset.
     fn reset(&mut self, end: usize) {
         self.functions[end].reset();
         self.forget(end);
@@ -92,7 +92,7 @@ impl Bridge for Switch {
         }
     }
 
-    /// The end that has the window says so.
+    /// Returns the translation from the end that has the window.
     fn translation(&self, state: &Ends, end: usize, window: usize, _size: u64) -> (u64, u64) {
         let bar = BARS[window];
         let address = state.ends[end].config.bar_base(bar);

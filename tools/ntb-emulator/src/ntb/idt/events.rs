@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What happens to the ports and partitions of a switch, and which partitions are told.
+//! The events of the ports and partitions of a switch, and the partitions that are told of them.
 
 use super::map::EVENTS;
 use super::map::Event;
@@ -24,7 +24,7 @@ struct Kind {
 }
 
 impl Event {
-    /// Its bit in SESTS and SEMSK.
+    /// Returns the bit of the event in SESTS and SEMSK.
     fn bit(self) -> u32 {
         match self {
             Event::LinkUp => 1 << 0,
@@ -35,7 +35,7 @@ impl Event {
 }
 
 impl Events {
-    /// After power-on nobody is told of anything.
+    /// Creates the state after power-on, in which no partition is told.
     pub(super) fn new() -> Self {
         Self {
             kinds: EVENTS.map(|event| Kind {
@@ -52,7 +52,7 @@ impl Events {
         &mut self.kinds[event as usize]
     }
 
-    /// SESTS.
+    /// Returns SESTS.
     pub(super) fn status(&self) -> u32 {
         let there = |kind: &&Kind| kind.status & !kind.mask != 0;
         self.kinds
@@ -61,17 +61,17 @@ impl Events {
             .fold(0, |all, kind| all | kind.event.bit())
     }
 
-    /// The ports or partitions that have had an event.
+    /// Returns the ports or partitions that have had an event.
     pub(super) fn of(&mut self, event: Event) -> &mut u32 {
         &mut self.kind(event).status
     }
 
-    /// Those that do not count.
+    /// Returns the ports or partitions whose events do not count.
     pub(super) fn mask_of(&mut self, event: Event) -> &mut u32 {
         &mut self.kind(event).mask
     }
 
-    /// Something happens to a port or partition. Returns which ends are told.
+    /// Records an event of a port or partition. Returns the ends that must be told.
     #[must_use]
     pub(super) fn happens(&mut self, event: Event, number: u64) -> [bool; 2] {
         let masked = self.mask & event.bit() != 0;

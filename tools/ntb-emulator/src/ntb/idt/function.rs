@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the registers of one NT function hold.
+//! The contents of the registers of one NT function.
 
 use super::map::BARS;
 use super::map::MESSAGES;
 
 /// NTCTL: completions pass, that is, the driver wants the link up.
 pub(super) const COMPLETIONS: u32 = 1 << 1;
-/// NTINTSTS: a message, or one that could not be delivered.
+/// NTINTSTS: a message, or a message that could not be delivered.
 pub(super) const MESSAGE: u32 = 1 << 0;
 /// NTINTSTS: a doorbell.
 pub(super) const DOORBELL: u32 = 1 << 1;
 /// NTINTSTS: an event of the switch.
 pub(super) const EVENT: u32 = 1 << 3;
-/// NTINTMSK: what can be masked.
+/// NTINTMSK: the bits that can be masked.
 const MASKABLE: u32 = 0x8b;
-/// MSGSTS: what there is.
+/// MSGSTS: all bits.
 const ALL_MESSAGES: u32 = 0x000f_000f;
-/// MSGSTS: where the bits of what has come in are.
+/// MSGSTS: the first bit for received messages.
 const IN: usize = 16;
-/// BARSETUP: what a driver can change, the partition that a window leads to.
+/// BARSETUP: the partition that a window leads to; a driver can change nothing else.
 const PARTITION: u32 = 7 << 13;
 const PARTITION_AT: u32 = 13;
-/// BARLIMIT: what is not kept, and taken for ones.
+/// BARLIMIT: bits that are not kept, and count as ones.
 const LIMIT_LOW: u64 = 0x3ff;
 
 /// The registers of one function.
@@ -30,9 +30,9 @@ pub(super) struct Function {
     /// NTCTL.
     pub(super) control: u32,
     interrupt_mask: u32,
-    /// NTINTSTS, as far as it is kept.
+    /// The part of NTINTSTS that is kept.
     event: bool,
-    /// What has been told of NTINTSTS.
+    /// The bits of NTINTSTS that the guest was interrupted for.
     told: u32,
     /// INDBELLMSK.
     pub(super) doorbell_mask: u32,
@@ -55,7 +55,7 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// The registers after reset, with that setup of the BARs.
+    /// Creates the registers after reset, with that setup of the BARs.
     pub(super) fn new(setup: [u32; BARS]) -> Self {
         Self {
             control: 0,
@@ -75,12 +75,12 @@ impl Function {
         }
     }
 
-    /// Back to the state after reset.
+    /// Returns to the state after reset.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.setup.map(|setup| setup & !PARTITION));
     }
 
-    /// NTINTSTS, while these doorbells are rung.
+    /// Returns NTINTSTS, while these doorbells are rung.
     pub(super) fn interrupts(&self, doorbells: u32) -> u32 {
         let mut status = 0;
         if self.messages & !self.message_mask != 0 {
@@ -95,7 +95,7 @@ impl Function {
         status
     }
 
-    /// Whether there is something in NTINTSTS that was not there before, and is to interrupt.
+    /// Returns whether a new bit of NTINTSTS must interrupt.
     pub(super) fn interrupts_now(&mut self, doorbells: u32) -> bool {
         let status = self.interrupts(doorbells) & !self.interrupt_mask;
         let risen = status & !self.told;
@@ -103,47 +103,47 @@ impl Function {
         risen != 0
     }
 
-    /// A driver writes NTINTSTS.
+    /// Writes NTINTSTS on behalf of a driver.
     pub(super) fn clear_interrupts(&mut self, bits: u32) {
         self.event &= bits & EVENT == 0;
     }
 
-    /// NTINTMSK.
+    /// Returns NTINTMSK.
     pub(super) fn interrupt_mask(&self) -> u32 {
         self.interrupt_mask
     }
 
-    /// A driver writes NTINTMSK.
+    /// Writes NTINTMSK on behalf of a driver.
     pub(super) fn set_interrupt_mask(&mut self, mask: u32) {
         self.interrupt_mask = mask & MASKABLE;
     }
 
-    /// An event of the switch is to be told.
+    /// Records an event of the switch for NTINTSTS.
     pub(super) fn tell(&mut self) {
         self.event = true;
     }
 
-    /// MSGSTS.
+    /// Returns MSGSTS.
     pub(super) fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// A driver writes MSGSTS.
+    /// Writes MSGSTS on behalf of a driver.
     pub(super) fn clear_messages(&mut self, bits: u32) {
         self.messages &= !bits;
     }
 
-    /// MSGSTSMSK.
+    /// Returns MSGSTSMSK.
     pub(super) fn message_mask(&self) -> u32 {
         self.message_mask
     }
 
-    /// A driver writes MSGSTSMSK.
+    /// Writes MSGSTSMSK on behalf of a driver.
     pub(super) fn set_message_mask(&mut self, mask: u32) {
         self.message_mask = mask & ALL_MESSAGES;
     }
 
-    /// A message comes in. Returns whether there was room for it.
+    /// Receives a message. Returns whether there was room for it.
     pub(super) fn deliver(&mut self, register: usize, word: u32, partition: u32) -> bool {
         let bit = 1 << (IN + register);
         let free = self.messages & bit == 0;
@@ -154,27 +154,27 @@ impl Function {
         free
     }
 
-    /// A message of this function could not be delivered.
+    /// Records that a message of this function could not be delivered.
     pub(super) fn not_delivered(&mut self, register: usize) {
         self.messages |= 1 << register;
     }
 
-    /// BARSETUPx.
+    /// Returns BARSETUPx.
     pub(super) fn setup(&self, bar: usize) -> u32 {
         self.setup[bar]
     }
 
-    /// A driver writes BARSETUPx.
+    /// Writes BARSETUPx on behalf of a driver.
     pub(super) fn set_setup(&mut self, bar: usize, value: u32) {
         self.setup[bar] = (self.setup[bar] & !PARTITION) | (value & PARTITION);
     }
 
-    /// BARLIMITx.
+    /// Returns BARLIMITx.
     pub(super) fn limit(&self, bar: usize) -> u32 {
         self.limit[bar]
     }
 
-    /// A driver writes BARLIMITx; that of an odd one is the upper half of the one before.
+    /// Writes BARLIMITx on behalf of a driver. An odd one is the upper half of the one before.
     pub(super) fn set_limit(&mut self, bar: usize, value: u32) {
         self.limit[bar] = match bar % 2 {
             0 => value & !(LIMIT_LOW as u32),
@@ -182,12 +182,12 @@ impl Function {
         };
     }
 
-    /// BARLTBASEx or BARUTBASEx.
+    /// Returns BARLTBASEx or BARUTBASEx.
     pub(super) fn base(&self, bar: usize, half: usize) -> u32 {
         self.base[bar][half]
     }
 
-    /// A driver writes BARLTBASEx or BARUTBASEx.
+    /// Writes BARLTBASEx or BARUTBASEx on behalf of a driver.
     pub(super) fn set_base(&mut self, bar: usize, half: usize, value: u32) {
         self.base[bar][half] = match half {
             0 => value & !3,
@@ -195,8 +195,8 @@ impl Function {
         };
     }
 
-    /// Where a BAR of 64 bits leads to in a partition, and how many bytes of it may be used
-    /// if it is at that address.
+    /// Returns where a BAR of 64 bits leads to in a partition, and how many bytes of it may be used
+    /// if the BAR is at that address.
     pub(super) fn translation(&self, bar: usize, address: u64, partition: u64) -> (u64, u64) {
         let whole = |[lower, upper]: [u32; 2]| (u64::from(upper) << 32) | u64::from(lower);
         let leads_to = u64::from((self.setup[bar] & PARTITION) >> PARTITION_AT);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a function is, which port and partition it has, and how its BARs are set up.
+//! The identity of a function, its port and partition, and the setup of its BARs.
 
 use super::map::BARS as ALL_BARS;
 use super::map::PORTS;
@@ -16,11 +16,11 @@ use crate::pci::Signalling;
 const IDT: u16 = 0x111d;
 /// 89HPES32NT8AG2, with functions at the ports 0, 2, 4, 6, 8, 12, 16 and 20.
 const DEVICE: u16 = 0x808f;
-/// A bridge that is none of the usual ones.
+/// A bridge of class "other".
 const CLASS: u32 = 0x06_80_00;
 const REVISION: u8 = 2;
 
-/// Where the capabilities are.
+/// The offsets of the capabilities.
 const CAPABILITIES: Capabilities = Capabilities {
     interrupts: 0xd0,
     express: 0x40,
@@ -30,16 +30,16 @@ const PORT_NUMBER: usize = 0x4f;
 /// The link status: x8 at 5 GT/s.
 const LINK_STATUS: (usize, u16) = (0x52, 0x0082);
 
-/// BARSETUP: it is there, a memory BAR of 64 bits.
+/// BARSETUP: the BAR exists, a memory BAR of 64 bits.
 const SETUP: u32 = (1 << 31) | (1 << 2);
 /// BARSETUP: prefetchable.
 const SETUP_PREFETCHABLE: u32 = 1 << 3;
-/// BARSETUP: it is a view of configuration space.
+/// BARSETUP: the BAR is a view of configuration space.
 const SETUP_CONFIG: u32 = 1 << 10;
-/// BARSETUP: where the size (log2) is.
+/// BARSETUP: the position of the size (log2).
 const SETUP_SIZE: u32 = 4;
 
-/// The configuration space of an end with those windows.
+/// Returns the configuration space of an end with those windows.
 pub(super) fn config_space(end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
     let mut config = ConfigSpace::new(&pci::Identity {
         vendor: IDT,
@@ -56,7 +56,7 @@ pub(super) fn config_space(end: usize, windows: &[Window; WINDOWS]) -> ConfigSpa
     config
 }
 
-/// The setup of the BARs of an end with those windows.
+/// Returns the setup of the BARs of an end with those windows.
 pub(super) fn setup(windows: &[Window; WINDOWS]) -> [u32; ALL_BARS] {
     let size = |size: u64| size.ilog2() << SETUP_SIZE;
     let mut setup = [0; ALL_BARS];

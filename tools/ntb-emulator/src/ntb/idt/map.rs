@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where the registers are: those of a function, in its configuration space, of which BAR 0 is
-//! a view; and those of the switch, which a function reaches by address and data.
+//! The places of the registers. Those of a function are in its configuration space, of which BAR 0
+//! is a view. Those of the switch are reached by address and data registers of a function.
 //!
 //! All have 32 bits.
 
@@ -8,25 +8,25 @@
 pub(super) const PORTS: [u64; 2] = [0, 2];
 /// The partition of each end.
 pub(super) const PARTITIONS: [u64; 2] = [0, 1];
-/// How many message registers a function has.
+/// Number of message registers of a function.
 pub(super) const MESSAGES: usize = 4;
-/// How many BARs a function has.
+/// Number of BARs of a function.
 pub(super) const BARS: usize = 6;
-/// How many registers each BAR has.
+/// Number of registers of each BAR.
 const BAR_REGISTERS: usize = 4;
 /// The size of the configuration space of a function, and of BAR 0.
 pub(super) const SPACE: u64 = 0x1000;
-/// Below, configuration space is as with other functions.
+/// Below this offset, configuration space is that of any function.
 const OWN: u64 = 0x400;
 
 /// A register of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
-    /// What is at that offset of configuration space.
+    /// The configuration space at this offset.
     Config(u64),
     /// NTCTL.
     Control,
-    /// NTINTSTS, what there is to be told.
+    /// NTINTSTS, the conditions to report.
     Interrupts,
     /// NTINTMSK.
     InterruptMask,
@@ -42,7 +42,7 @@ pub(super) enum Register {
     Out(usize),
     /// INMSGx.
     In(usize),
-    /// INMSGSRCx, the partition that a message is from.
+    /// INMSGSRCx, the partition that sent a message.
     Source(usize),
     /// MSGSTS, write 1 to clear.
     Messages,
@@ -56,40 +56,40 @@ pub(super) enum Register {
     Lower(usize),
     /// BARUTBASEx.
     Upper(usize),
-    /// NTMTBLADDR, which entry of the mapping table.
+    /// NTMTBLADDR, the index of an entry of the mapping table.
     EntryIndex,
-    /// NTMTBLDATA, that entry.
+    /// NTMTBLDATA, the entry.
     Entry,
-    /// REQIDCAP, who reads it.
+    /// REQIDCAP, the requester that reads the register.
     Requester,
-    /// GASAADDR, which register of the switch.
+    /// GASAADDR, the address of a register of the switch.
     GlobalAddress,
-    /// GASADATA, that register.
+    /// GASADATA, the register.
     GlobalData,
 }
 
 /// A register of the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
-    /// One of the function of an end.
+    /// A register of the function of an end.
     Function(usize, Register),
     /// SWPARTxSTS, of the partition of an end.
     Partition(usize),
     /// SWPORTxSTS, of the port of an end.
     Port(usize),
-    /// SESTS, which events there are.
+    /// SESTS, the kinds of events that have happened.
     Events,
     /// SEMSK.
     EventMask,
-    /// SEPMSK, which partitions are not told.
+    /// SEPMSK, the partitions that are not told.
     PartitionMask,
-    /// The status of a kind of event: which ports or partitions; write 1 to clear.
+    /// The status of a kind of event: the ports or partitions; write 1 to clear.
     EventStatus(Event),
-    /// Which of them do not count.
+    /// The ports or partitions that do not count for a kind of event.
     EventStatusMask(Event),
     /// GDBELLSTS.
     Doorbells,
-    /// SWPxMSGCTLx, where a message of an end goes to.
+    /// SWPxMSGCTLx, the target of a message of an end.
     Route(usize, usize),
     /// TMPCTL to TMPADJ, the sensor of temperature.
     Sensor(usize),
@@ -106,16 +106,16 @@ pub(super) enum Event {
     Signal,
 }
 
-/// Those there are.
+/// All kinds of events.
 pub(super) const EVENTS: [Event; 3] = [Event::LinkUp, Event::LinkDown, Event::Signal];
 
-/// Of a range that begins at `start`, the index of a register.
+/// Returns the index of a register in a range that begins at `start`.
 fn index(offset: u64, start: u64) -> usize {
     ((offset - start) / 4) as usize
 }
 
 impl Register {
-    /// The register at an offset of configuration space, if there is one.
+    /// Returns the register at an offset of configuration space, if there is one.
     pub(super) fn at(offset: u64) -> Option<Self> {
         let register = match offset & !3 {
             at if at < OWN => Self::Config(at),
@@ -150,7 +150,7 @@ impl Register {
 }
 
 impl Global {
-    /// The register at an address of the switch, if there is one.
+    /// Returns the register at an address of the switch, if there is one.
     pub(super) fn at(address: u64) -> Option<Self> {
         let register = match address & !3 {
             at @ ..0x3_0000 => {

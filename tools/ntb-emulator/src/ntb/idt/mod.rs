@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 //! IDT's switches (89HPESx) as ntb_hw_idt expects them: two ports with an NT function each, in
-//! partitions of their own. The end that uses a window says where it leads to; there are
-//! message registers, one doorbell register for all, and one vector.
+//! partitions of their own. The end that uses a window sets its translation. There are message
+//! registers, one doorbell register for all, and one vector.
 //!
 //! ```text
-//! switch               both functions, and what they share
-//! bridge               that, as the rest of the emulator sees it
+//! switch               both functions, and the state that they share
+//! bridge               the switch, as the rest of the emulator sees it
 //! block                the registers while a guest accesses them
-//! identity             what a function is, and how its BARs are set up
-//! map                  where registers are: a function's, and the switch's
-//! function             what the registers of one function hold
-//! events               what happens to ports and partitions, and who is told
+//! identity             the identity of a function, and the setup of its BARs
+//! map                  the places of registers: a function's, and the switch's
+//! function             the contents of the registers of one function
+//! events               the events of ports and partitions, and the partitions that are told
 //! ```
 //!
-//! What the driver does not tell of the hardware, and is decided here:
+//! The driver does not tell everything about the hardware. This is decided here:
 //!
-//! - The doorbell register is one for both: what an end rings it sees itself, and who clears
-//!   a bit clears it for both. All permissions (which nothing but an EEPROM or BIOS sets) are
-//!   there.
-//! - An interrupt for each kind of event that was not there before and is now, in `NTINTSTS` and
-//!   not masked; not for more of the same kind.
-//! - A message to a full register, or to a port that is not there, is not delivered, and the
-//!   sender's status says so.
+//! - Both ends share one doorbell register: an end sees the doorbells that it rings itself, and
+//!   clearing a bit clears it for both. All permissions (which only an EEPROM or BIOS sets) are
+//!   granted.
+//! - A kind of event interrupts when it becomes pending in `NTINTSTS` and unmasked, not when more
+//!   events of the same kind follow.
+//! - A message to a full register, or to a port that is not present, is not delivered, and the
+//!   sender's status reports that.
 //! - Before the first translation, a window leads nowhere.
-//! - Requester ids are not compared with the mapping table: an engine passes where a processor
-//!   does.
+//! - Requester ids are not compared with the mapping table: an engine passes where a CPU does.
 
 mod block;
 mod bridge;

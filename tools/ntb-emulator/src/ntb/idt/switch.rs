@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A switch: the functions of both ends, and what they share.
+//! A switch: the functions of both ends, and the state that they share.
 
 use super::events::Events;
 use super::function::Function;
@@ -13,24 +13,24 @@ use crate::ntb::window::Window;
 
 /// SWPORTxSTS: the link of the port is up.
 const PORT_UP: u32 = 1 << 4;
-/// SWPORTxSTS: it has an NT function.
+/// SWPORTxSTS: the port has an NT function.
 const PORT_MODE: u32 = 3 << 6;
-/// SWPORTxSTS: where its partition is.
+/// SWPORTxSTS: the position of the partition.
 const PORT_PARTITION: u32 = 10;
-/// How many entries the mapping table has.
+/// Number of entries of the mapping table.
 const ENTRIES: usize = 64;
-/// NTMTBLDATA: the entry counts.
+/// NTMTBLDATA: the entry is valid.
 const ENTRY_VALID: u32 = 1 << 0;
-/// NTMTBLDATA: where the partition is, and what is of it.
+/// NTMTBLDATA: position and mask of the partition.
 const ENTRY_PARTITION: (u32, u32) = (17, 7);
-/// SWPxMSGCTLx: where the partition is, and what is of it.
+/// SWPxMSGCTLx: position and mask of the partition.
 const ROUTE_PARTITION: (u32, u32) = (4, 7);
-/// SWPxMSGCTLx: which register.
+/// SWPxMSGCTLx: mask of the register.
 const ROUTE_REGISTER: u32 = 3;
-/// TMPSTS: 42 degrees, now and ever.
+/// TMPSTS: 42 degrees, as present, lowest and highest temperature.
 const TEMPERATURE: u32 = 0x54_5454;
 
-/// A field of a register: where it is, and what is of it.
+/// Returns a field of a register, by its position and mask.
 fn field(value: u32, (at, mask): (u32, u32)) -> u64 {
     ((value >> at) & mask).into()
 }
@@ -38,27 +38,27 @@ fn field(value: u32, (at, mask): (u32, u32)) -> u64 {
 /// The registers of both functions, and of the switch.
 pub(in crate::ntb) struct Switch {
     pub(super) functions: [Function; 2],
-    /// The one register for all.
+    /// The one doorbell register for both ends.
     pub(super) doorbells: u32,
     pub(super) events: Events,
-    /// Where the messages of an end go to.
+    /// The targets of the messages of each end.
     pub(super) routes: [[u32; MESSAGES]; 2],
     pub(super) sensor: [u32; 4],
-    /// Whose requests pass.
+    /// The mapping table: the requesters whose requests pass.
     entries: [u32; ENTRIES],
-    /// Which ports the events know to be up.
+    /// The ports that the events know to be up.
     pub(super) ports: [bool; 2],
 }
 
 impl Switch {
     /// SWPARTxSTS of a partition that works.
     pub(super) const ACTIVE: u32 = 1 << 5;
-    /// SWPxMSGCTLx: what is kept.
+    /// SWPxMSGCTLx: the bits that are kept.
     pub(super) const ROUTE: u32 = (ROUTE_PARTITION.1 << ROUTE_PARTITION.0) | ROUTE_REGISTER;
-    /// Which register of the sensor says how warm it is.
+    /// The sensor register with the temperature.
     pub(super) const TEMPERATURE: usize = 1;
 
-    /// A switch whose ends have those windows.
+    /// Creates a switch whose ends have those windows.
     pub(in crate::ntb) fn new(windows: &[[Window; WINDOWS]; 2]) -> Self {
         let mut sensor = [0; 4];
         sensor[Self::TEMPERATURE] = TEMPERATURE;
@@ -73,26 +73,26 @@ impl Switch {
         }
     }
 
-    /// SWPORTxSTS of the port of an end, as another end sees it: its cable may be out.
+    /// Returns SWPORTxSTS of the port of an end, as another end sees it: its cable may be out.
     pub(super) fn port(&self, line: &Line<'_>, viewer: usize, end: usize) -> u32 {
         let up = viewer == end || line.is_present(end);
         let partition = (PARTITIONS[end] as u32) << PORT_PARTITION;
         PORT_MODE | partition | if up { PORT_UP } else { 0 }
     }
 
-    /// An entry of the mapping table.
+    /// Returns an entry of the mapping table.
     pub(super) fn entry(&self, index: u32) -> u32 {
         self.entries.get(index as usize).copied().unwrap_or(0)
     }
 
-    /// A driver changes an entry of the mapping table.
+    /// Changes an entry of the mapping table on behalf of a driver.
     pub(super) fn set_entry(&mut self, index: u32, value: u32) {
         if let Some(entry) = self.entries.get_mut(index as usize) {
             *entry = value;
         }
     }
 
-    /// Whether an entry of the mapping table lets requests of that end pass.
+    /// Returns whether an entry of the mapping table lets requests of that end pass.
     pub(super) fn passes(&self, end: usize) -> bool {
         let of_end = |entry| field(entry, ENTRY_PARTITION) == PARTITIONS[end];
         self.entries
@@ -109,12 +109,12 @@ impl Switch {
         }
     }
 
-    /// An end sends its signal.
+    /// Sends the signal of an end.
     pub(super) fn signal(&mut self, end: usize) {
         self.happens(Event::Signal, PARTITIONS[end]);
     }
 
-    /// An end rings doorbells.
+    /// Rings doorbells on behalf of an end.
     pub(super) fn ring(&mut self, line: &mut Line<'_>, end: usize, bits: u32) {
         if bits == 0 {
             return;
@@ -131,7 +131,7 @@ impl Switch {
         }
     }
 
-    /// An end sends a message.
+    /// Sends a message of an end.
     pub(super) fn send(&mut self, line: &mut Line<'_>, end: usize, index: usize, word: u32) {
         self.functions[end].out[index] = word;
         let route = self.routes[end][index];
@@ -149,7 +149,7 @@ impl Switch {
         }
     }
 
-    /// Nobody's requests of that end pass any more.
+    /// Lets no further request of an end pass.
     pub(super) fn forget(&mut self, end: usize) {
         for entry in &mut self.entries {
             if field(*entry, ENTRY_PARTITION) == PARTITIONS[end] {

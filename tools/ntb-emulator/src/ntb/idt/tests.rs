@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Both ends of a switch, through their ports, as ntb_hw_idt uses them.
+//! Tests of both ends of a switch, through their ports, as ntb_hw_idt uses them.
 
 mod order;
 
@@ -28,9 +28,9 @@ use crate::ram::Ram;
 
 const RAM: u64 = 1 << 20;
 const WINDOW: u64 = 0x1_0000;
-/// Where both have their first window.
+/// The address of the first window of each end.
 const BAR: u64 = 0x38_0000_0000;
-/// Where it leads to, in the addresses of the other one's function.
+/// The address that this window leads to, as the other end's function sees it.
 const IOVA: u64 = 0x7_0000_0000;
 
 const INTERRUPTS: u64 = 0x404;
@@ -86,7 +86,7 @@ impl Driver {
         u32::from_le_bytes(data)
     }
 
-    /// What its probe does.
+    /// Does what the driver's probe does.
     fn probe(&self) {
         self.port.config_write(0x18, &BAR.to_le_bytes());
         self.port.config_write(4, &[6, 0]);
@@ -116,7 +116,7 @@ impl Driver {
         self.global_write(0x3_ec30, 1 << self.end);
     }
 
-    /// As the driver finds out.
+    /// Returns whether the peer is up, as the driver checks it.
     fn peer_is_up(&self) -> bool {
         let peer = 1 - self.end;
         let space = 0x1000 + 0x4000 * peer;
@@ -127,7 +127,7 @@ impl Driver {
         port & 0x10 != 0 && command & 4 != 0 && control & 2 != 0 && self.read(0x4d8) & 1 != 0
     }
 
-    /// How many interrupts there were; what they are about is cleared if it can be.
+    /// Returns how many interrupts came. Does not clear their reasons.
     fn interrupted(&self) -> u64 {
         let mut data = [0; 8];
         match (&self.interrupts).read_exact(&mut data) {
@@ -136,7 +136,7 @@ impl Driver {
         }
     }
 
-    /// What its interrupt handler does about events of the switch.
+    /// Handles events of the switch as the driver's interrupt handler does.
     fn handle_events(&self) {
         self.global_read(0x3_ec00);
         for status in [0x3_ec0c, 0x3_ec14, 0x3_ec30] {
@@ -151,7 +151,7 @@ impl Driver {
         self.write(0x430 + 4 * u64::from(register), word);
     }
 
-    /// Has its guest map that part of its memory.
+    /// Maps that part of the guest's memory for the function.
     fn reachable(&self, offset: u64) -> &GuestMemory {
         let memory = self.port.memory();
         let file = memory.ram().file().unwrap();
@@ -210,7 +210,7 @@ fn up_in(order: Option<WeakOrder>) -> (Arc<Link>, [Driver; 2]) {
 }
 
 #[test]
-fn what_a_probe_looks_at() {
+fn probe_reads_identity_ports_and_windows() {
     let (_, [a, b]) = pair(None);
     for (driver, port) in [(&a, 0), (&b, 2)] {
         assert_eq!(driver.config_read(0), 0x808f_111d);
@@ -230,7 +230,7 @@ fn what_a_probe_looks_at() {
         assert_eq!(ports, [0xd0, 0x4d0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(driver.global_read(0x3_e104) & 0x60, 0x20);
         assert_eq!(driver.global_read(0x3_e124) & 0x60, 0x20);
-        // Nothing of it can be changed, but for the partition a window leads to.
+        // Only the partition that a window leads to can be changed.
         driver.write(0x490, u32::MAX);
         assert_eq!(driver.read(0x490), 0x8000_e10c);
         driver.write(0x490, 0);
@@ -243,14 +243,15 @@ fn what_a_probe_looks_at() {
 }
 
 #[test]
-fn the_link_is_up_when_both_want_it_and_both_are_told() {
+fn link_comes_up_if_both_enable_it_and_interrupts_both() {
     let (link, [a, b]) = pair(None);
     assert!(!a.peer_is_up() && !b.peer_is_up());
     assert_eq!((a.interrupted(), b.interrupted()), (0, 0));
     a.enable_link(true);
     assert!(b.peer_is_up() && !link.state().1);
     assert_eq!((a.interrupted(), b.interrupted()), (1, 1));
-    // Told and not handled: no other interrupt, though the state has changed.
+    // An event that was told and not handled gives no other interrupt, though the state has
+    // changed.
     b.enable_link(true);
     assert!(a.peer_is_up() && link.state().1);
     assert_eq!((a.interrupted(), b.interrupted()), (0, 0));
@@ -265,7 +266,7 @@ fn the_link_is_up_when_both_want_it_and_both_are_told() {
 }
 
 #[test]
-fn cables_resets_and_bus_mastering() {
+fn cable_and_reset_changes_interrupt_the_peer() {
     let (link, [a, b]) = up();
     link.allow(false);
     assert!(!a.peer_is_up() && !b.peer_is_up());
@@ -279,7 +280,7 @@ fn cables_resets_and_bus_mastering() {
     assert_eq!(a.global_read(0x3_ec00), 1);
     a.handle_events();
     assert_eq!(a.interrupted(), 1);
-    // A guest that is reset: its link was down for a moment, and its driver has gone.
+    // When a guest is reset, its link is down for a moment, and its driver has gone.
     b.port.reset();
     assert_eq!(a.interrupted(), 1);
     assert_eq!((a.global_read(0x3_ec14), a.global_read(0x3_ec0c)), (4, 4));
@@ -297,7 +298,7 @@ fn cables_resets_and_bus_mastering() {
 }
 
 #[test]
-fn doorbells_are_one_register_for_both() {
+fn doorbell_register_is_shared_by_both_sides() {
     let (_, [a, b]) = up();
     a.write(DOORBELL_MASK, u32::MAX);
     a.write(RING, 0x9);
@@ -306,7 +307,7 @@ fn doorbells_are_one_register_for_both() {
         assert_eq!(driver.read(DOORBELLS), 0x9);
         assert_eq!(driver.global_read(0x3_ec3c), 0x9);
     }
-    // The register has not left 0: nobody is told of more, nor when some are cleared.
+    // The register has not left 0: no end is told of more doorbells, nor when some are cleared.
     a.write(RING, 0x10);
     b.write(DOORBELLS, 0x9);
     assert_eq!((b.interrupted(), b.read(INTERRUPTS)), (0, 2));
@@ -322,18 +323,18 @@ fn doorbells_are_one_register_for_both() {
 }
 
 #[test]
-fn a_masked_doorbell_interrupts_when_it_is_unmasked() {
+fn masked_doorbell_interrupts_when_unmasked() {
     let (link, [a, b]) = up();
     b.write(DOORBELL_MASK, 0x6);
     a.write(RING, 0x2);
     assert_eq!((b.interrupted(), b.read(INTERRUPTS)), (0, 0));
     b.write(DOORBELL_MASK, 0x4);
     assert_eq!((b.interrupted(), b.read(INTERRUPTS)), (1, 2));
-    // Masked and unmasked while it is rung: told again.
+    // A doorbell that is masked and unmasked while it is rung interrupts again.
     b.write(DOORBELL_MASK, 0x6);
     b.write(DOORBELL_MASK, 0x4);
     assert_eq!(b.interrupted(), 1);
-    // Unmasking another while one is there is nothing new.
+    // Unmasking another doorbell while one is pending does not interrupt.
     a.write(RING, 0x4);
     b.write(DOORBELL_MASK, 0);
     assert_eq!(b.interrupted(), 0);
@@ -352,18 +353,18 @@ fn a_masked_doorbell_interrupts_when_it_is_unmasked() {
 }
 
 #[test]
-fn a_message_waits_until_it_is_taken() {
+fn message_stays_until_its_status_is_cleared() {
     let (link, [a, b]) = up();
     a.send(2, 0xdead_beef);
     assert_eq!((a.interrupted(), b.interrupted()), (0, 1));
     assert_eq!(b.read(MESSAGES), 1 << 18);
     assert_eq!((b.read(0x448), b.read(0x458)), (0xdead_beef, 0));
     assert_eq!((a.read(MESSAGES), b.read(INTERRUPTS)), (0, 1));
-    // Full: the first stays, and the sender is told.
+    // The register is full: the first message stays, and the sender is told.
     a.send(2, 0x1234_5678);
     assert_eq!(b.read(0x448), 0xdead_beef);
     assert_eq!((a.read(MESSAGES), a.interrupted()), (1 << 2, 1));
-    // Reading does not take it.
+    // Reading does not free the register.
     a.send(2, 0x1234_5678);
     assert_eq!(b.read(0x448), 0xdead_beef);
     a.write(MESSAGES, 1 << 2);
@@ -372,20 +373,20 @@ fn a_message_waits_until_it_is_taken() {
     a.send(2, 0x1234_5678);
     assert_eq!((b.read(0x448), b.interrupted()), (0x1234_5678, 1));
     assert_eq!(a.read(MESSAGES), 0);
-    // Others have room, but there is no other interrupt.
+    // Other registers have room, but there is no other interrupt.
     a.send(0, 5);
     assert_eq!(
         (b.read(MESSAGES), b.interrupted()),
         ((1 << 16) | (1 << 18), 0)
     );
-    // The other way, masked.
+    // In the other direction, masked.
     a.write(MESSAGE_MASK, 0xf_000f);
     b.send(3, 7);
     assert_eq!((a.read(0x44c), a.read(0x45c)), (7, 1));
     assert_eq!((a.read(INTERRUPTS), a.interrupted()), (0, 0));
     a.write(MESSAGE_MASK, 0xf);
     assert_eq!((a.read(INTERRUPTS), a.interrupted()), (1, 1));
-    // Without a cable, and to a partition that there is not.
+    // Without a cable, and to a partition that does not exist.
     link.allow(false);
     a.send(1, 9);
     assert_eq!((b.read(0x444), a.read(MESSAGES) & 0xf), (0, 1 << 1));
@@ -396,34 +397,35 @@ fn a_message_waits_until_it_is_taken() {
 }
 
 #[test]
-fn a_window_leads_where_who_uses_it_says() {
+fn window_leads_where_its_user_translates_it() {
     let (link, [a, b]) = up();
     b.reachable(0x8000);
     let reach = |offset, length| match a.port.reach(0, offset, length, Access::Read) {
         Reach::Memory { offset, length, .. } => Some((offset, length)),
         _ => None,
     };
-    // Nowhere at first, and nowhere but in the partition of the other one.
+    // The window leads nowhere at first, and only to the partition of the other end.
     assert_eq!(reach(0, 8), None);
     a.translate(0, IOVA, BAR + WINDOW);
     assert_eq!(reach(0, 8), None);
     a.translate(1, IOVA, BAR + WINDOW);
     assert_eq!(reach(0, WINDOW + 8), Some((0x8000, WINDOW)));
-    // Any address, up to a word, and any size, up to 1 KiB: the low bits of the limit are ones.
+    // The window takes any address, up to a word, and any size, up to 1 KiB: the low bits of the
+    // limit are ones.
     a.translate(1, IOVA + 0x1237, BAR + 0x1001);
     assert_eq!((a.read(0x498), a.read(0x494)), (0x1234, 0x1000));
     assert_eq!(reach(4, WINDOW), Some((0x9238, 0x13fc)));
     assert_eq!(reach(0x1400, 8), None);
-    // A limit before the window closes it, as the driver does.
+    // A limit before the window closes it; the driver does that.
     a.translate(1, IOVA, 0);
     assert_eq!(reach(0, 8), None);
-    // What the other one's function does not reach is not reached.
+    // Memory that the other end's function can't reach is not reached.
     a.translate(1, IOVA + WINDOW - 8, BAR + WINDOW);
     assert_eq!(reach(0, 16), Some((0x8000 + WINDOW - 8, 8)));
     assert_eq!(reach(8, 8), None);
     a.translate(1, u64::MAX, BAR + WINDOW);
     assert_eq!(reach(8, 8), None);
-    // Where an engine finds it, as long as the link is up.
+    // An engine finds the window as long as the link is up.
     a.translate(1, IOVA, BAR + WINDOW);
     let decode = || a.port.decode(BAR + 0x20, 8, Access::Write);
     assert!(matches!(
@@ -444,7 +446,7 @@ fn a_window_leads_where_who_uses_it_says() {
 proptest! {
     /// Whatever both drivers write, every access is answered and no invariant breaks.
     #[test]
-    fn survives_any_accesses(
+    fn any_accesses_keep_the_invariants(
         accesses in prop::collection::vec(
             (any::<bool>(), 0u8..3, 0u64..0x1008, 0u32..0x4_0000, any::<u64>(), 1usize..9),
             0..64,
@@ -462,7 +464,7 @@ proptest! {
             driver.port.config_read(offset, &mut [0; 8][..width]);
             driver.port.register_read(offset, &mut [0; 8][..width]);
             driver.global_read(address);
-            // Setup is for ever, and doorbells are the same for both.
+            // The setup never changes, and doorbells are the same for both ends.
             prop_assert_eq!(driver.read(0x470) & !0xe000, 0x8000_04c4);
             prop_assert_eq!(drivers[0].read(DOORBELLS), drivers[1].read(DOORBELLS));
             for access in [Access::Read, Access::Write] {

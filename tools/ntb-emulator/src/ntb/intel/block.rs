@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The registers of one end while a guest accesses them, with the whole link locked. What a
-//! register of one end holds is in [`super::registers`].
+//! The registers of one end while a guest accesses them, with the whole link locked.
+//! [`super::registers`] has the contents of the registers.
 
 use super::identity::Identity;
 use super::pair::Pair;
@@ -14,7 +14,7 @@ use crate::ntb::window::BARS;
 /// The size of a scratchpad in bytes.
 const SCRATCHPAD_SIZE: u64 = 4;
 
-/// The registers of one end, with everything locked that they have an effect on.
+/// The registers of one end, with everything locked that accesses have an effect on.
 pub(super) struct Block<'a, 'b> {
     pair: &'a mut Pair,
     line: &'a mut Line<'b>,
@@ -22,12 +22,12 @@ pub(super) struct Block<'a, 'b> {
 }
 
 impl<'a, 'b> Block<'a, 'b> {
-    /// For accesses to the registers of an end.
+    /// Makes the block for accesses to the registers of an end.
     pub(super) fn new(pair: &'a mut Pair, line: &'a mut Line<'b>, end: usize) -> Self {
         Self { pair, line, end }
     }
 
-    /// Whether the peer can be reached; counts it if not.
+    /// Returns the peer if it can be reached, and counts a dropped access if not.
     fn peer(&mut self) -> Option<usize> {
         if self.line.state.up {
             return Some(1 - self.end);
@@ -85,7 +85,7 @@ impl RegisterBlock for Block<'_, '_> {
                     register,
                     value,
                     mask,
-                    // Of the other end: they lead here.
+                    // These are the windows of the other end, which lead here.
                     &self.line.wires.windows[1 - self.end],
                 );
                 for vector in vectors {

@@ -81,7 +81,7 @@ impl Bridge for Pair {
         self.ends[end].reset();
     }
 
-    /// The end whose memory it is says so.
+    /// Returns the translation from the registers of the end whose memory is behind the window.
     fn translation(&self, state: &Ends, end: usize, window: usize, size: u64) -> (u64, u64) {
         let peer = 1 - end;
         let bar = state.ends[peer].config.bar_base(BARS[window]);

@@ -16,12 +16,12 @@ use crate::ntb::window::Window;
 
 /// The sizes of the windows (log2), of this end and of the external side.
 const WINDOW_SIZES: usize = 0xd0;
-/// Which end this is.
+/// The register that tells which end this is.
 const PPD: usize = 0xd4;
 /// The link status.
 const LINK_STATUS: u64 = 0x1a2;
 
-/// What it is.
+/// The identity of Skylake.
 pub const IDENTITY: Identity = Identity {
     device: 0x201c,
     msix_table: 0x2000,

@@ -10,7 +10,7 @@ use super::register_map::RegisterMap;
 use super::registers::LinkSwitch;
 use super::registers::Register;
 
-/// What it is.
+/// The identity of Granite Rapids.
 pub const IDENTITY: Identity = Identity {
     device: 0x0db4,
     msix_table: 0x4000,

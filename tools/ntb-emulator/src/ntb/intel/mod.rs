@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Intel's NTBs, back to back, as ntb_hw_intel expects them: translation at the end whose
-//! memory it is, scratchpads, and doorbells with a vector for each.
+//! Intel's NTBs, back to back, as ntb_hw_intel expects them. The end whose memory is behind a
+//! window has its translation. There are scratchpads, and doorbells with a vector each.
 //!
 //! ```text
 //! pair                 the registers of both ends
-//! bridge               that, as the rest of the emulator sees it
-//! block                while a guest accesses them
+//! bridge               the pair, as the rest of the emulator sees it
+//! block                the registers while a guest accesses them
 //! gen3   gen5          the two personalities
-//! identity             what a personality is
-//! register_map         where the registers are
-//! registers            what the registers of one end hold
+//! identity             the differences between personalities
+//! register_map         the places of the registers
+//! registers            the contents of the registers of one end
 //! ```
 
 mod block;

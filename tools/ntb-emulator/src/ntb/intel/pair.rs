@@ -14,12 +14,12 @@ pub(in crate::ntb) struct Pair {
 }
 
 impl Pair {
-    /// Skylake's.
+    /// Creates the registers of Skylake.
     pub(in crate::ntb) fn gen3() -> Self {
         Self::new(&gen3::IDENTITY)
     }
 
-    /// Granite Rapids'.
+    /// Creates the registers of Granite Rapids.
     pub(in crate::ntb) fn gen5() -> Self {
         Self::new(&gen5::IDENTITY)
     }
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    /// An end rings a doorbell at the other one.
+    /// Rings a doorbell of an end at the other one.
     pub(super) fn ring(&mut self, line: &mut Line<'_>, end: usize, source: usize) {
         if !line.takes_time(end, source) {
             self.raise(line, 1 - end, source);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_lie_side_by_side() {
+    fn registers_do_not_overlap() {
         for identity in [&gen3::IDENTITY, &gen5::IDENTITY] {
             let locate = |offset| identity.registers.locate(offset);
             let table = u64::from(identity.msix_table);
@@ -67,7 +67,7 @@ mod tests {
                 for at in 0..found.width as u64 {
                     assert_eq!(locate(offset + at), Some(found));
                 }
-                // MSI-X table and pending bits are QEMU's.
+                // QEMU handles the MSI-X table and the pending bits.
                 assert!(!(table..table + 0x2000).contains(&offset));
                 offset += found.width as u64;
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where in BAR 0 the registers are.
+//! The places of the registers in BAR 0.
 //!
-//! A personality's layout is what all have at the same place, [`COMMON`], what all have
-//! somewhere, and a list of its own. Nothing in them overlaps. What the registers do is
-//! in [`super::registers`].
+//! The layout of a personality has three parts: registers at the same place in all personalities,
+//! [`COMMON`]; registers that all have at some place; and a list of its own. No two registers
+//! overlap. [`super::registers`] implements the registers.
 
 use super::registers::DOORBELLS;
 use super::registers::Register;
@@ -14,25 +14,25 @@ use crate::ntb::window::WINDOWS;
 
 /// Registers of one kind.
 pub struct Bank {
-    /// Where the first one is.
+    /// Offset of the first register.
     start: u64,
-    /// How many bytes each one has.
+    /// Size of each register.
     width: usize,
-    /// How many there are.
+    /// Number of registers.
     count: usize,
-    /// How far it is from one to the next.
+    /// Distance from one register to the next.
     stride: u64,
-    /// The register of an index.
+    /// Returns the register of an index.
     register: fn(usize) -> Register,
 }
 
 impl Bank {
-    /// A single register.
+    /// Makes a bank of a single register.
     pub const fn one(start: u64, width: usize, register: fn(usize) -> Register) -> Self {
         Self::many(start, width, 1, register)
     }
 
-    /// Registers without a gap between them.
+    /// Makes a bank of registers without a gap between them.
     pub const fn many(
         start: u64,
         width: usize,
@@ -48,7 +48,7 @@ impl Bank {
         }
     }
 
-    /// One register for each window, with something else in between.
+    /// Makes a bank of one register for each window, with other registers in between.
     pub const fn windows(start: u64, stride: u64, register: fn(usize) -> Register) -> Self {
         Self {
             start,
@@ -73,7 +73,7 @@ impl Bank {
     }
 }
 
-/// What is at the same place in all personalities.
+/// Registers at the same place in all personalities.
 const COMMON: &[Bank] = &[
     Bank::one(0x0000, 4, |_| Register::Control),
     Bank::windows(0x0010, 0x10, Register::TranslationBase),
@@ -86,16 +86,16 @@ const COMMON: &[Bank] = &[
 
 /// The layout of a personality.
 pub struct RegisterMap {
-    /// Where the vectors of the interrupt sources are.
+    /// Offset of the vectors of the interrupt sources.
     pub interrupt_vectors: u64,
-    /// Where the scratchpads of the peer are.
+    /// Offset of the scratchpads of the peer.
     pub peer_scratchpads: u64,
-    /// What the others have not.
+    /// Registers that the other personalities do not have.
     pub own: &'static [Bank],
 }
 
 impl RegisterMap {
-    /// The register at an offset of BAR 0.
+    /// Returns the register at an offset of BAR 0.
     pub fn locate(&self, offset: u64) -> Option<Located<Register>> {
         let moved = [
             Bank::many(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The registers of one end of a link, common to all personalities.
 //!
-//! At which offset each register is, [`super::register_map`] says; what they hold and which
-//! values they take is here. What concerns both ends (doorbells, the peer's scratchpads,
-//! link state) is in [`super::block`].
+//! [`super::register_map`] has the offset of each register; this file has their contents and the
+//! values that they take. [`super::block`] has registers that concern both ends: doorbells, the
+//! peer's scratchpads, link state.
 
 use crate::mmio::merge;
 use crate::ntb::window::WINDOWS;
@@ -22,11 +22,11 @@ const ALL_SOURCES: u64 = (1 << VECTORS) - 1;
 
 /// A data link layer state change, in the slot status.
 const SLOT_LINK_CHANGED: u16 = 0x100;
-/// Gen5: the link is not to be up, in the link control.
+/// Gen5: the link must not be up, in the link control.
 const LINK_DISABLE: u16 = 1 << 4;
 /// Gen5: the link is being trained, in PPD 0.
 const LINK_TRAINING: u32 = 1 << 3;
-/// Gen3: the link is not to be up, in NTBCNTL.
+/// Gen3: the link must not be up, in NTBCNTL.
 const CONTROL_DISABLE: u32 = 1 << 1;
 /// Gen3: configuration is locked, in NTBCNTL.
 const CONTROL_LOCK: u32 = 1 << 0;
@@ -39,13 +39,13 @@ pub const LINK_ACTIVE: u16 = 0x2083;
 pub enum Register {
     /// NTBCNTL.
     Control,
-    /// Where the peer's accesses through its window go in this guest's memory.
+    /// The target of the peer's accesses through its window, in this guest's memory.
     TranslationBase(usize),
-    /// Where that window ends: this end's BAR plus the permitted size.
+    /// The end of the peer's window: this end's BAR plus the permitted size.
     TranslationLimit(usize),
-    /// What has happened; write 1 to clear.
+    /// The sources that have raised an interrupt; write 1 to clear.
     InterruptStatus,
-    /// Which sources do not interrupt.
+    /// The sources that do not interrupt.
     InterruptDisable,
     /// The vector of a source.
     InterruptVector(usize),
@@ -63,7 +63,7 @@ pub enum Register {
     SlotStatus,
     /// Gen5: PPD 0.
     Training,
-    /// Gen5: PPD 1, which end this is.
+    /// Gen5: PPD 1, the number of this end.
     Topology,
     /// Gen3: the BAR of a window as the external side sees it.
     ExternalBar(usize),
@@ -73,7 +73,7 @@ pub enum Register {
     Plain(usize),
 }
 
-/// How a personality's link is switched.
+/// The way in which a personality's link is switched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkSwitch {
     /// By link control and PPD 0.
@@ -82,7 +82,7 @@ pub enum LinkSwitch {
     Control,
 }
 
-/// How many registers without effect there are.
+/// Number of registers without effect.
 pub const PLAIN: usize = 4;
 
 /// The contents of the registers of one end.
@@ -105,7 +105,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// The registers after reset.
+    /// Creates the registers after reset.
     pub fn new(switch: LinkSwitch) -> Self {
         Self {
             switch,
@@ -128,12 +128,12 @@ impl Registers {
         }
     }
 
-    /// Back to the state after reset.
+    /// Returns to the state after reset.
     pub fn reset(&mut self) {
         *self = Self::new(self.switch);
     }
 
-    /// Whether the driver of this end wants the link up.
+    /// Returns whether the driver of this end wants the link up.
     pub fn wants_link(&self) -> bool {
         match self.switch {
             LinkSwitch::Training => {
@@ -143,7 +143,7 @@ impl Registers {
         }
     }
 
-    /// Records that a source has something to say. Returns the vector to raise.
+    /// Records an interrupt of a source. Returns the vector to raise.
     pub fn raise(&mut self, source: usize) -> Option<usize> {
         if source == LINK_SOURCE {
             self.slot_status |= SLOT_LINK_CHANGED;
@@ -153,7 +153,7 @@ impl Registers {
         (self.disable & bit == 0).then(|| self.vectors[source].into())
     }
 
-    /// The vectors of what has been raised and not cleared among `sources`.
+    /// Returns the vectors of sources among `sources` that were raised and not cleared.
     fn pending(&self, sources: u64) -> Vec<usize> {
         (0..VECTORS)
             .filter(|source| self.status & !self.disable & sources & (1 << source) != 0)
@@ -161,12 +161,12 @@ impl Registers {
             .collect()
     }
 
-    /// Where the peer's window leads to, and how many bytes of it are permitted. `bar` is
-    /// where this end's own BAR of that window is.
+    /// Returns where the peer's window leads to, and how many bytes of it are permitted. `bar` is
+    /// the address of this end's own BAR of that window.
     pub fn translation(&self, window: usize, bar: u64, size: u64) -> (u64, u64) {
         let permitted = match self.limit[window].checked_sub(bar) {
             Some(length) if length <= size => length,
-            // The driver's way to say "nothing" before it knows better.
+            // The driver's value for "nothing" until it knows a limit.
             _ => 0,
         };
         (self.base[window], permitted)
@@ -209,7 +209,8 @@ impl Registers {
             Register::Control => self.control = merge32(self.control),
             Register::TranslationBase(window) => {
                 let wanted = merge(self.base[window], value, mask);
-                // What the window cannot do is not latched: the driver reads it back.
+                // A translation that the window can't have is not latched: the driver reads it
+                // back.
                 if windows[window].accepts(wanted) {
                     self.base[window] = wanted;
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Both ends of a pair, through their ports.
+//! Tests of both ends of a pair, through their ports.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn wants_link(link: &Link, end: usize) -> bool {
 }
 
 #[test]
-fn the_link_needs_both_ends_and_the_cable() {
+fn link_is_up_only_with_both_ends_and_the_cable() {
     for personality in [Personality::Gen3, Personality::Gen5] {
         let link = link(personality);
         let ports = [Port::new(&link, 0), Port::new(&link, 1)];
@@ -89,7 +89,7 @@ fn the_link_needs_both_ends_and_the_cable() {
             link.allow(bit(4));
             assert_eq!(link.state(), (bit(4), up == 31), "{up:#b}");
         }
-        // Going down is an event at both ends, and clears on writing ones.
+        // Going down is an event at both ends; writing ones clears it.
         for port in &ports {
             assert_ne!(read(port, 0x40, 8) & (1 << LINK_SOURCE), 0);
             write(port, 0x40, 8, 1 << LINK_SOURCE);
@@ -102,7 +102,7 @@ fn the_link_needs_both_ends_and_the_cable() {
 }
 
 #[test]
-fn scratchpads_of_both_are_told_apart() {
+fn each_side_has_its_own_scratchpads() {
     let link = link(Personality::Gen5);
     let ports = [Port::new(&link, 0), Port::new(&link, 1)];
     for port in &ports {
@@ -118,13 +118,13 @@ fn scratchpads_of_both_are_told_apart() {
         assert_eq!(read(&ports[1], 0x80 + 4 * index, 4), 0x200 + index);
         assert_eq!(read(&ports[1], 0x8080 + 4 * index, 4), 0x100 + index);
     }
-    // Two at once, and out of step.
+    // Two registers at once, and out of step.
     assert_eq!(read(&ports[1], 0x80, 8), 0x201_0000_0200);
     assert_eq!(read(&ports[1], 0x82, 4), 0x201_0000);
 }
 
 #[test]
-fn a_doorbell_arrives_behind_what_was_written_before_it() {
+fn doorbell_arrives_after_earlier_writes() {
     let clock: Arc<dyn Clock> = Arc::new(Fake::default());
     let figures = LinkFigures::GEN3_X8;
     let model = Arc::new(LinkModel::new(figures));
@@ -152,7 +152,7 @@ fn a_doorbell_arrives_behind_what_was_written_before_it() {
     link.arrive(1, 3);
     assert_eq!(rung(&ports[1]), 1 << 3);
     assert_eq!(rung(&ports[0]), 0);
-    // The other one is lost if the link goes down on the way.
+    // The other doorbell is lost if the link goes down meanwhile.
     link.allow(false);
     assert_eq!(bells.next(&*clock), Some(4));
     link.arrive(1, 4);
@@ -160,7 +160,7 @@ fn a_doorbell_arrives_behind_what_was_written_before_it() {
 }
 
 #[test]
-fn accesses_take_their_time() {
+fn register_accesses_take_their_modelled_time() {
     let clock: Arc<dyn Clock> = Arc::new(Fake::default());
     let model = Arc::new(LinkModel::new(LinkFigures::GEN3_X8));
     let timing = Timing {
@@ -196,7 +196,7 @@ fn accesses_take_their_time() {
 proptest! {
     /// Whatever both drivers write, every access is answered and no invariant breaks.
     #[test]
-    fn survives_any_accesses(
+    fn any_accesses_keep_the_invariants(
         gen3: bool,
         accesses in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..0xc000, any::<u64>(), 1usize..9), 0..64),
     ) {
@@ -215,7 +215,7 @@ proptest! {
             }
             let wanted = [0, 1].map(|end| wants_link(&link, end));
             prop_assert_eq!(link.state().1, wanted == [true; 2]);
-            // The aperture never leads anywhere else.
+            // The aperture never leads to another place.
             prop_assert_eq!(read(port, 0x20, 8), 0);
             for access in [Access::Read, Access::Write] {
                 if let Some(Reach::Memory { offset, length, ram, .. }) = port.decode(value, 64, access) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `connect`: how long it takes to make a connection and to close it, also with many there.
+//! `connect`: the time to make a connection and to close it, also with many others open.
 //!
-//! The server holds its ends until all have been made and closed here.
+//! The server holds its ends until this side has made and closed all connections.
 
 use super::figures::Row;
 use super::figures::Setup;
@@ -29,17 +29,17 @@ use std::io;
 use std::net::IpAddr;
 use std::net::TcpStream;
 
-/// Connections: made, accepted, and closed again
+/// Connections: connect, accept and close
 ///
-/// The time of a connection is from the call for a new socket or endpoint to the end of its connect; with
-/// accept, as that ends then.
+/// The time of a connection runs from the creation of its socket or endpoint to the return of
+/// connect. This time includes the accept, as connect returns after it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub(super) common: Common,
     #[command(flatten)]
     transport: Transport,
-    /// Connections that are open at a time, before the first is closed
+    /// Number of connections to open before the first one is closed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: u32,
 }
@@ -67,7 +67,7 @@ impl peer::Both for Arguments {
     fn over<T: Bytes + Send>(&self, open: &dyn Fn() -> Result<Session<T>>) -> Result<()> {
         let parts = ["connect", "close"];
         let mut plan = Plan::new(&self.common, parts.len());
-        // All of a batch are there at once at the server.
+        // The server has all connections of a batch at once.
         plan.iterations =
             Some((plan.iterations).unwrap_or_else(|| self.connections.max(100).into()))
                 .map(|count| count.min(MOST_CONNECTIONS.into()));
@@ -92,15 +92,15 @@ impl peer::Both for Arguments {
     }
 }
 
-/// How to make a connection.
+/// The way to make a connection.
 enum Dial {
-    /// To a node.
+    /// A connection to a node.
     Scif(u16),
-    /// To an address.
+    /// A connection to an address.
     Tcp(IpAddr),
 }
 
-/// One that was made.
+/// A connection that was made.
 enum Connected {
     Scif(#[expect(dead_code, reason = "it is only held")] Endpoint),
     Tcp(#[expect(dead_code, reason = "it is only held")] TcpStream),
@@ -151,7 +151,7 @@ impl<T: Bytes + Send> Work for Connections<T> {
     fn step(&mut self, times: &mut Times) -> Result<()> {
         let connected = times
             .part(0, || self.dial.connect(self.port))
-            .map_err(Error::local("cannot make one connection more"))?;
+            .map_err(Error::local("cannot make another connection"))?;
         self.open.push_back(connected);
         self.close(times, self.most.saturating_sub(1));
         Ok(())

@@ -2,9 +2,9 @@
 
 //! `write-lat`, `write-bw`, `read-lat` and `read-bw`: copies to and from the peer's window.
 //!
-//! For latency each copy is complete on return. For throughput some are in flight, and marks tell
-//! when they are complete: one mark for half of them, so that the other half is in flight while
-//! that is waited for. Copies go to places in turn, of which there are as many as copies in flight.
+//! For latency each copy is complete on return. For throughput some copies are in flight, and marks
+//! tell when they are complete: one mark for half of them, so that the other half is in flight
+//! during the wait. Copies go to places in turn, of which there are as many as copies in flight.
 
 use super::figures::Row;
 use super::figures::Setup;
@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// A huge page, on most machines.
 const HUGE: u64 = 2 << 20;
 
-/// What all of them take.
+/// The options of all copies.
 #[derive(Debug, clap::Args)]
 pub struct Copying {
     #[command(flatten)]
@@ -50,28 +50,28 @@ pub struct Copying {
     parallel: Parallel,
     #[command(flatten)]
     engine: Engine,
-    /// The memory here consists of huge pages, as far as the kernel has them, and not of small ones
+    /// Use huge pages for the local memory, as far as the kernel has them
     #[arg(long)]
     huge_pages: bool,
 }
 
 /// Single copies to the peer's memory
 ///
-/// Each is complete before the next one starts.
+/// Each copy is complete before the next one starts.
 #[derive(Debug, clap::Args)]
 pub struct WriteLatency {
     #[command(flatten)]
     pub(super) common: Common,
     #[command(flatten)]
     copying: Copying,
-    /// Windows that the endpoint has besides, each of a page
+    /// Number of other windows of the endpoint, each of one page
     #[arg(long, value_name = "N", default_value_t = 0)]
     held: u32,
 }
 
 /// Copies to the peer's memory, some in flight
 ///
-/// Over TCP or a ring, which have no such copies, it is the stream of send-bw.
+/// TCP and rings have no such copies. Over them the measurement is the stream of send-bw.
 #[derive(Debug, clap::Args)]
 pub struct WriteBandwidth {
     #[command(flatten)]
@@ -87,14 +87,14 @@ pub struct WriteBandwidth {
 
 /// Single copies from the peer's memory
 ///
-/// Each is complete before the next one starts.
+/// Each copy is complete before the next one starts.
 #[derive(Debug, clap::Args)]
 pub struct ReadLatency {
     #[command(flatten)]
     pub(super) common: Common,
     #[command(flatten)]
     copying: Copying,
-    /// Windows that the endpoint has besides, each of a page
+    /// Number of other windows of the endpoint, each of one page
     #[arg(long, value_name = "N", default_value_t = 0)]
     held: u32,
 }
@@ -225,14 +225,14 @@ impl Copying {
     }
 }
 
-/// How to copy.
+/// The way to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// By whom, and whether it is complete on return.
+    /// CPU or DMA, and whether the copy is complete on return.
     pub flags: Rma,
-    /// In flight.
+    /// Number of copies in flight.
     pub depth: usize,
 }
 
@@ -241,21 +241,21 @@ pub struct Copies<'a, T> {
     session: &'a mut Session<T>,
     window: Window,
     local: i64,
-    /// The bytes that both windows have.
+    /// The number of bytes that both windows have.
     span: u64,
-    /// Of each copy.
+    /// The size of each copy.
     pub size: u64,
     how: How,
     next: u64,
-    /// Started since the last mark.
+    /// Number of copies started since the last mark.
     unmarked: usize,
     marks: VecDeque<Mark>,
 }
 
 impl<'a, T: Transport> Copies<'a, T> {
-    /// Makes windows for copies of `room` bytes in all, or as much as there can be.
+    /// Makes windows for copies of `room` bytes in all, or of as many as are possible.
     pub fn new(session: &'a mut Session<T>, room: u64, pages: Pages, how: How) -> Result<Self> {
-        // Less than a huge page would not be one.
+        // Less than a huge page would not be a huge page.
         let room = room
             .next_multiple_of(HUGE)
             .min(crate::server::LARGEST_BENCH as u64);
@@ -264,7 +264,7 @@ impl<'a, T: Transport> Copies<'a, T> {
             Region::of_pages(room as usize, pages)
                 .map_err(Error::local("cannot allocate a window"))?,
         );
-        // Content other than zeroes, should anything on the way treat these in a special manner.
+        // The content is not zero, in case any component treats zeroes in a special manner.
         let pattern: Vec<u8> = (0..region.len()).map(|index| (index % 251) as u8).collect();
         region
             .write(0, &pattern)
@@ -296,7 +296,7 @@ impl<'a, T: Transport> Copies<'a, T> {
         }
     }
 
-    /// Marks what has been started, and waits until no more than `marks` are outstanding.
+    /// Marks the copies started so far, and waits until no more than `marks` are outstanding.
     fn mark(&mut self, marks: usize) -> std::io::Result<()> {
         let transport = self.session.transport();
         if self.unmarked > 0 {

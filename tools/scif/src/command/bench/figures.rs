@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a measurement prints: a line for each size, or all as JSON.
+//! The output of a measurement: a line for each size, or all as JSON.
 
 use super::measure::Measured;
 use super::measure::Switches;
@@ -15,31 +15,31 @@ use crate::format::short_time;
 use serde::Serialize;
 use std::time::Duration;
 
-/// So many times at the begin and at the end of a measurement are looked at by themselves.
+/// Number of times at the begin and at the end of a measurement that have figures of their own.
 const EDGE: usize = 100;
 
-/// How long one part of the steps took, in microseconds.
+/// The times of one part of the steps, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// Which part.
+    /// The name of the part.
     pub part: &'static str,
-    /// How many there were.
+    /// Number of times.
     pub count: usize,
-    /// The shortest.
+    /// The shortest time.
     pub min_us: f64,
-    /// Half are shorter.
+    /// Half of the times are shorter.
     pub p50_us: f64,
-    /// 99 of 100 are shorter.
+    /// 99 of 100 times are shorter.
     pub p99_us: f64,
-    /// 999 of 1000 are shorter.
+    /// 999 of 1000 times are shorter.
     pub p99_9_us: f64,
-    /// The longest.
+    /// The longest time.
     pub max_us: f64,
-    /// The mean.
+    /// The mean time.
     pub mean_us: f64,
-    /// Half of the first hundred are shorter.
+    /// Half of the first hundred times are shorter.
     pub first_p50_us: f64,
-    /// Half of the last hundred are shorter.
+    /// Half of the last hundred times are shorter.
     pub last_p50_us: f64,
 }
 
@@ -54,7 +54,7 @@ fn median(times: &[Duration]) -> f64 {
 }
 
 impl Latency {
-    /// Makes the figures.
+    /// Computes the figures.
     pub fn of(part: &'static str, mut times: Vec<Duration>) -> Self {
         let edge = EDGE.min(times.len());
         let first_p50_us = median(&times[..edge]);
@@ -77,27 +77,27 @@ impl Latency {
     }
 }
 
-/// What was found for one size.
+/// The results for one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The bytes of one operation, where it has any.
+    /// The bytes of one operation, if it has any.
     pub size: Option<u64>,
-    /// How many there were.
+    /// Number of operations.
     pub operations: u64,
-    /// How long they took together.
+    /// Time of all operations together.
     pub seconds: f64,
-    /// So long for one.
+    /// Time of one operation.
     pub us_per_operation: f64,
-    /// So much in a second.
+    /// Bytes per second, if the operations have bytes.
     pub bytes_per_second: Option<f64>,
-    /// How long each took.
+    /// The times of single operations.
     pub latency: Vec<Latency>,
-    /// Of the threads here.
+    /// The context switches of the threads here.
     pub context_switches: Switches,
 }
 
 impl Row {
-    /// Makes the figures; `parts` are the names of those whose times were taken.
+    /// Computes the figures; `parts` are the names of the parts whose times were taken.
     pub fn of(size: Option<u64>, measured: Measured, parts: &[&'static str]) -> Self {
         let times = measured.times.into_parts();
         Self {
@@ -115,27 +115,27 @@ impl Row {
     }
 }
 
-/// How it was measured.
+/// The conditions of a measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Setup {
     /// The name of the measurement.
     pub measurement: &'static str,
-    /// Against whom.
+    /// The other side.
     pub peer: String,
-    /// What carried it.
+    /// The carrier of the messages.
     pub transport: super::options::Carrier,
-    /// Who copied.
+    /// CPU or DMA engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<&'static str>,
     /// Operations in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
-    /// Nobody slept.
+    /// No thread slept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub polling: Option<bool>,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Connections of all threads.
+    /// Number of connections of all threads.
     pub connections: usize,
 }
 
@@ -147,7 +147,7 @@ struct Report {
     results: Vec<Row>,
 }
 
-/// Prints all.
+/// Prints all results.
 pub fn show(setup: Setup, results: Vec<Row>, json: bool) -> Result<()> {
     if json {
         return print_json(&Report {
@@ -162,7 +162,7 @@ pub fn show(setup: Setup, results: Vec<Row>, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A line for each size and part, or for each size where only throughput is of interest.
+/// Returns a line for each size and part, or for each size if only throughput was measured.
 fn table(rows: &[Row]) -> Vec<String> {
     let us = |value: f64| short_time(Duration::from_secs_f64(value / 1e6));
     let size = |row: &Row| row.size.map(format::size).unwrap_or_default();
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures() {
+    fn latency_figures_match_the_samples() {
         let times: Vec<_> = (1..=1000).map(Duration::from_micros).collect();
         let latency = Latency::of("x", times);
         assert_eq!((latency.min_us, latency.max_us), (1.0, 1000.0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_for_people() {
+    fn bench_table_is_readable() {
         let row = Row {
             size: Some(4096),
             operations: 10,

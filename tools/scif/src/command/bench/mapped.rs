@@ -23,21 +23,22 @@ use crate::mapping::drain;
 use crate::session::Session;
 use crate::transport::Connection;
 
-/// What both take.
+/// The options of both measurements.
 #[derive(Debug, clap::Args)]
 pub struct Mapped {
     #[command(flatten)]
     sizes: Sizes,
     #[command(flatten)]
     parallel: Parallel,
-    /// Load from the peer's memory instead
+    /// Load from the peer's memory instead of storing to it
     #[arg(long)]
     read: bool,
 }
 
 /// Single stores to the peer's mapped memory
 ///
-/// Each has left the processor before the next one starts; the peer sees it a way of the bus later.
+/// Each store has left the CPU before the next store starts. The peer sees a store one bus transit
+/// later.
 #[derive(Debug, clap::Args)]
 pub struct Latency {
     #[command(flatten)]
@@ -103,7 +104,7 @@ impl Mapped {
 /// Stores or loads on one connection.
 struct Accesses {
     mapping: Mapping,
-    /// Keeps the window.
+    /// The session, which keeps the window.
     _session: Session<Connection>,
     buffer: Placed,
     read: bool,
@@ -154,7 +155,7 @@ impl Work for Accesses {
                 }
                 Ok(())
             })
-            // Words are made only when they are needed: the step is measured.
+            // The error is made only when it is needed, as the step is measured.
             .map_err(|error| Error::local("cannot reach the mapping")(error))
     }
 

@@ -2,9 +2,9 @@
 
 //! Does a work for a time, in several threads, each on connections of its own in turn.
 //!
-//! Every thread warms up, from which it knows how many steps fit into the time, and then all start
-//! together and do a batch of as many: nothing but the steps is between the first and the last. Should the
-//! warm-up have been slower, there are more batches.
+//! Every thread warms up, which tells how many steps fit into the time. Then all threads start
+//! together and do a batch of that many steps, with no other work between the first and the last.
+//! If the warm-up was slower than the batch, there are more batches.
 
 use super::options::Common;
 use super::work::Times;
@@ -15,27 +15,27 @@ use std::sync::Barrier;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Nobody does more steps, whatever the time.
+/// Largest number of steps of a batch, whatever the time.
 const MOST_STEPS: f64 = 1e8;
 
-/// That part of the time is enough not to start another batch.
+/// When this part of the time has passed, no further batch starts.
 const ENOUGH: f64 = 0.8;
 
-/// How long and how often.
+/// The time and number of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How long to measure.
+    /// Time to measure.
     pub time: Duration,
-    /// How long to warm up.
+    /// Time to warm up.
     pub warm_up: Duration,
-    /// Steps of each connection, instead of the time.
+    /// Number of steps of each connection, instead of the time.
     pub iterations: Option<u64>,
-    /// How many parts of a step have their times taken.
+    /// Number of parts of a step whose times are taken.
     pub parts: usize,
 }
 
 impl Plan {
-    /// As the command line has it.
+    /// Makes the plan from the command line.
     pub fn new(common: &Common, parts: usize) -> Self {
         Self {
             time: common.time(),
@@ -46,30 +46,30 @@ impl Plan {
     }
 }
 
-/// What was found.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Steps of all threads.
+    /// Number of steps of all threads.
     pub steps: u64,
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub elapsed: Duration,
-    /// How long the parts took.
+    /// The times of the parts.
     pub times: Times,
-    /// How often a thread went to sleep, or was put aside for another.
+    /// The context switches of the threads.
     pub switches: Switches,
 }
 
-/// Context switches.
+/// Numbers of context switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Switches {
-    /// It slept.
+    /// Switches because the thread slept.
     pub voluntary: u64,
-    /// Another one had its turn.
+    /// Switches because another thread had its turn.
     pub involuntary: u64,
 }
 
 impl Switches {
-    /// Those of this thread, if the kernel tells.
+    /// Returns the numbers of this thread, if the kernel tells them.
     fn now() -> Self {
         Self::parse(&std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
     }
@@ -93,7 +93,7 @@ impl Switches {
     }
 }
 
-/// What one thread has found.
+/// The result of one thread.
 struct Part {
     steps: u64,
     started: Instant,
@@ -112,17 +112,21 @@ fn measure_threads<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Vec<Result<P
         running
             .into_iter()
             .map(|thread| {
-                let died = || Err(Error::Refused("a thread of the measurement died".into()));
+                let died = || {
+                    Err(Error::Refused(
+                        "a thread of the measurement has panicked: please report this".into(),
+                    ))
+                };
                 thread.join().unwrap_or_else(|_| died())
             })
             .collect()
     })
 }
 
-/// Measures: each element of `threads` is what one thread does in turn.
+/// Measures. Each element of `threads` has the works that one thread does in turn.
 pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured> {
     let parts = match threads {
-        // A process of one thread has cheaper system calls.
+        // A process with one thread has cheaper system calls.
         [only] => vec![measure_thread(only, plan, &Barrier::new(1))],
         several => measure_threads(several, plan),
     };
@@ -148,7 +152,7 @@ pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured>
 
 fn measure_thread<W: Work>(works: &mut [W], plan: &Plan, barrier: &Barrier) -> Result<Part> {
     let warmed = warm_up(works, plan.warm_up);
-    // One that failed still has to come here, as the others wait for it.
+    // A thread that has failed must still come here, as the others wait for it.
     barrier.wait();
     let (mut steps, mut took) = warmed?;
     let first = plan
@@ -169,7 +173,7 @@ fn measure_thread<W: Work>(works: &mut [W], plan: &Plan, barrier: &Barrier) -> R
         let ended = Instant::now();
         all += steps;
         took = ended - begun;
-        // The warm-up may have been slower than what came.
+        // The warm-up may have been slower than the batch.
         if plan.iterations.is_some() || ended - started >= plan.time.mul_f64(ENOUGH) {
             break ended;
         }
@@ -183,8 +187,8 @@ fn measure_thread<W: Work>(works: &mut [W], plan: &Plan, barrier: &Barrier) -> R
     })
 }
 
-/// Does batches, each larger than the one before, until the time is over. Returns how many steps of
-/// each work the last one had, and how long it took.
+/// Does batches, each larger than the one before, until the time is over. Returns how many steps
+/// each work did in the last batch, and the time of that batch.
 fn warm_up<W: Work>(works: &mut [W], time: Duration) -> Result<(u64, Duration)> {
     let begun = Instant::now();
     let mut count = 1;
@@ -195,14 +199,14 @@ fn warm_up<W: Work>(works: &mut [W], time: Duration) -> Result<(u64, Duration)> 
         if begun.elapsed() >= time {
             return Ok((count, took));
         }
-        // Until one batch takes a good part of the time: then the rate is known.
+        // The batch grows until it takes a good part of the time: then the rate is known.
         if took < time / 4 {
             count *= 2;
         }
     }
 }
 
-/// How many steps fit into a time, one at least.
+/// Returns how many steps fit into a time, at least one.
 fn steps_within(time: Duration, steps: u64, took: Duration) -> u64 {
     let each = took.as_secs_f64().max(1e-9) / steps as f64;
     (time.as_secs_f64() / each).clamp(1.0, MOST_STEPS) as u64
@@ -227,7 +231,7 @@ fn batch<W: Work>(works: &mut [W], count: u64, times: &mut Times) -> Result<()> 
 mod tests {
     use super::*;
 
-    /// Counts, and is slow.
+    /// A work that counts, and is slow.
     #[derive(Default)]
     struct Slow {
         expected: u64,
@@ -281,12 +285,12 @@ mod tests {
         assert_eq!(times.len(), 21);
         assert!(times.iter().all(|time| *time >= Duration::from_millis(1)));
         assert!(measured.elapsed >= Duration::from_millis(14));
-        // Each sleep is one.
+        // Each sleep is a voluntary switch.
         assert!(measured.switches.voluntary >= 21);
     }
 
     #[test]
-    fn the_time_is_about_what_was_asked_for() {
+    fn measured_time_is_close_to_the_requested_one() {
         let measured = measure(&mut [vec![Slow::default()]], &PLAN).unwrap();
         assert!((2..=20).contains(&measured.steps), "{}", measured.steps);
         assert_eq!(
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_in_one_thread_ends_all() {
+    fn failure_in_one_thread_ends_the_measurement() {
         let slow = || Slow {
             fails: true,
             ..Slow::default()
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_are_read() {
+    fn context_switches_are_parsed() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         let switches = Switches::parse(status);
         assert_eq!((switches.voluntary, switches.involuntary), (12, 3));

@@ -25,8 +25,9 @@ use crate::transport::Wait;
 
 /// Round trips of messages
 ///
-/// One message goes to the server, which sends it back, and then the next. Each side sends and receives by
-/// one call; it sleeps in that call until the message is there, or with --poll asks again and again.
+/// The client sends a message, the server sends it back, and then the client sends the next one.
+/// Each side sends and receives by one call. The receiver sleeps in that call until the message
+/// arrives. With --poll the receiver calls again and again instead.
 #[derive(Debug, clap::Args)]
 pub struct Latency {
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub struct Latency {
 
 /// A stream of messages in one direction
 ///
-/// The time ends when the server has received the last one.
+/// The time ends when the server has received the last message.
 #[derive(Debug, clap::Args)]
 pub struct Bandwidth {
     #[command(flatten)]
@@ -88,7 +89,7 @@ impl Bandwidth {
     }
 }
 
-/// Bytes in one direction, whatever they are called.
+/// Measures bytes in one direction, under the name of any measurement.
 pub fn one_way(
     measurement: &'static str,
     common: &Common,
@@ -164,7 +165,7 @@ pub struct Messages<'a, T: Bytes> {
 }
 
 impl<'a, T: Bytes> Messages<'a, T> {
-    /// Those of a size.
+    /// Prepares messages of one size.
     pub fn new(session: &'a mut Session<T>, raw: Raw) -> Self {
         Self {
             session,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options that several measurements take.
+//! Options that several measurements have.
 
 use super::overview::parse_copy_size;
 use super::overview::parse_seconds;
@@ -15,18 +15,18 @@ use std::time::Duration;
 /// The largest copy.
 const LARGEST: u64 = crate::server::LARGEST_BENCH as u64;
 
-/// Of all measurements.
+/// The options of all measurements.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Common {
-    /// The node; with --transport tcp an address and a port
+    /// The server's node; with --transport tcp, its address and port
     pub peer: String,
     /// Seconds for each size
     #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Operations for each size and connection, instead of a time
+    /// Operations for each size and connection, instead of --seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub iterations: Option<u64>,
-    /// Seconds before each size in which nothing is measured
+    /// Seconds of warm-up before each size
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = parse_seconds)]
     pub warm_up: f64,
     /// The port of the server
@@ -38,18 +38,18 @@ pub struct Common {
 }
 
 impl Common {
-    /// How long to measure.
+    /// Returns the time to measure.
     pub fn time(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// How long to warm up.
+    /// Returns the time to warm up.
     pub fn warm_up(&self) -> Duration {
         Duration::from_secs_f64(self.warm_up)
     }
 }
 
-/// Of those that have sizes.
+/// The option of measurements that have sizes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Sizes {
     /// Sizes, 1 B to 64 MiB; by default powers of 4
@@ -57,7 +57,7 @@ pub struct Sizes {
     sizes: Vec<u64>,
 }
 
-/// Those that are measured if nobody says which.
+/// Returns the sizes that are measured by default.
 pub fn sizes_from(smallest: u64) -> Vec<u64> {
     std::iter::successors(Some(smallest), |size| Some(size * 4))
         .take_while(|size| *size <= LARGEST)
@@ -65,7 +65,7 @@ pub fn sizes_from(smallest: u64) -> Vec<u64> {
 }
 
 impl Sizes {
-    /// Those that were asked for, or all from `smallest` up.
+    /// Returns the sizes of the command line, or all from `smallest` up.
     pub fn list(&self, smallest: u64) -> Vec<u64> {
         if self.sizes.is_empty() {
             sizes_from(smallest)
@@ -74,25 +74,25 @@ impl Sizes {
         }
     }
 
-    /// The largest of them.
+    /// Returns the largest size.
     pub fn largest(&self, smallest: u64) -> u64 {
         (self.list(smallest).into_iter().max()).unwrap_or(smallest)
     }
 }
 
-/// Of those that several threads can do.
+/// The options of measurements that several threads can make.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Parallel {
-    /// Threads
+    /// Number of threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: u16,
-    /// Connections, over which the threads are spread; as many as threads by default
+    /// Number of connections, over which the threads are spread; by default one for each thread
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: Option<u16>,
 }
 
 impl Parallel {
-    /// How many connections each thread has.
+    /// Returns the number of connections of each thread.
     pub fn connections(&self) -> Vec<usize> {
         let threads = usize::from(self.threads);
         let all = usize::from(self.connections.unwrap_or(0)).max(threads);
@@ -102,37 +102,38 @@ impl Parallel {
     }
 }
 
-/// What carries the messages.
+/// The carrier of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
     /// SCIF.
     #[default]
     Scif,
-    /// A ring that both sides map, over SCIF: no system call for a message. Only for messages.
+    /// A ring over SCIF that both sides map, without a system call for each message; for messages
+    /// only.
     Ring,
     /// TCP, for comparison.
     Tcp,
 }
 
-/// Of those that can be done over TCP as well.
+/// The option of measurements that are possible over TCP as well.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Transport {
-    /// What carries the messages
+    /// The carrier of the messages
     #[arg(long, value_enum, default_value_t = Carrier::Scif)]
     pub transport: Carrier,
 }
 
-/// Of those that wait for messages.
+/// The option of measurements that wait for messages.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Waiting {
-    /// Wait by asking again and again, on both sides, instead of sleeping
+    /// Poll for messages on both sides, instead of sleeping
     #[arg(long)]
     pub poll: bool,
 }
 
 impl Waiting {
-    /// How to wait.
+    /// Returns the way to wait.
     pub fn wait(&self) -> Wait {
         match self.poll {
             true => Wait::Polling,
@@ -141,13 +142,13 @@ impl Waiting {
     }
 }
 
-/// Who copies.
+/// The options for CPU or DMA engine.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Engine {
     /// The CPU copies
     #[arg(long, conflicts_with_all = ["dma", "auto"])]
     cpu: bool,
-    /// The DMA engine copies: as --auto, for SCIF has no flag against the CPU
+    /// The DMA engine copies: the same as --auto, as no flag of SCIF excludes the CPU
     #[arg(long, conflicts_with = "auto")]
     dma: bool,
     /// The driver chooses (the default): the DMA engine, unless the copy is too small for it
@@ -156,7 +157,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         match (self.cpu, self.dma) {
             (true, _) => "cpu",
@@ -165,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// The flags of a copy.
+    /// Returns the flags of a copy.
     pub fn flags(&self, sync: bool) -> Rma {
         Rma {
             cpu: self.cpu,

@@ -2,8 +2,9 @@
 
 //! `scif bench NODE`: an overview of how fast remote memory access and messages are.
 //!
-//! Measures against the window that a `scif serve` offers; nothing runs on the other node but that. DMA
-//! copies are started several at a time and waited for by fences, CPU copies are done on return.
+//! It measures with the window that a `scif serve` offers; the other node runs no other program.
+//! Several DMA copies are started at a time, and fences wait for them. CPU copies are complete on
+//! return.
 
 use crate::cancel::Cancel;
 use crate::client;
@@ -34,26 +35,26 @@ use std::time::Instant;
 /// DMA copies in flight.
 const DEPTH: usize = 8;
 
-/// What the overview covers.
+/// The parts of the overview.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// The node's number, as `scif nodes` lists them
+    /// The node's number, which `scif nodes` lists
     #[arg(required = true, value_parser = parse_node)]
     pub node: Option<u16>,
     /// Sizes of a copy, 1 B to 64 MiB
     #[arg(long, value_delimiter = ',', default_value = "64,4K,64K,1M,16M", value_parser = parse_copy_size)]
     pub sizes: Vec<u64>,
-    /// Who copies
+    /// Measure only copies by this engine
     #[arg(long, value_enum)]
     pub engine: Option<Engine>,
-    /// Which way
+    /// Measure only copies in this direction
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Message round trips
+    /// Number of message round trips
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub messages: u32,
     /// The port of the server
@@ -64,7 +65,7 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// Who copies.
+/// The engine of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -74,7 +75,7 @@ pub enum Engine {
     Cpu,
 }
 
-/// Which way.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -103,9 +104,9 @@ pub fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
 struct Copies {
     engine: Engine,
     direction: Direction,
-    /// Bytes of each copy.
+    /// The size of each copy in bytes.
     size: u64,
-    /// How many there were.
+    /// Number of copies.
     count: u64,
     seconds: f64,
     bytes_per_second: f64,
@@ -119,7 +120,7 @@ struct Report {
     message_round_trip: Option<RoundTrips>,
 }
 
-/// Measures and prints.
+/// Measures, and prints the results.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let node = arguments
         .node
@@ -130,7 +131,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let window = client::bench_window(&session, largest as u32)?;
     let region =
         Arc::new(Region::new(largest as usize).map_err(Error::local("cannot allocate a window"))?);
-    // Content other than zeroes, should anything on the way treat these in a special manner.
+    // The content is not zero, in case any component treats zeroes in a special manner.
     let pattern: Vec<u8> = (0..region.len()).map(|index| (index % 251) as u8).collect();
     region
         .write(0, &pattern)
@@ -206,12 +207,12 @@ struct Measure<'a, T> {
     cancel: &'a Cancel,
     window: Window,
     local: i64,
-    /// The bytes that both windows have.
+    /// The number of bytes that both windows have.
     span: u64,
 }
 
 impl<T: Transport> Measure<'_, T> {
-    /// Copies for a time, once at least.
+    /// Copies for a time, at least once.
     fn copies(
         &self,
         engine: Engine,
@@ -225,7 +226,7 @@ impl<T: Transport> Measure<'_, T> {
             sync: cpu,
             ..Rma::default()
         };
-        // The first one pays for what is set up once.
+        // The first copy also takes the time to set up resources that later copies use again.
         self.copy(direction, 0, size, Rma { sync: true, ..how })?;
         let mut flying = VecDeque::new();
         let mut count = 0;
@@ -260,7 +261,7 @@ impl<T: Transport> Measure<'_, T> {
         })
     }
 
-    /// Starts one copy; small ones go to different places in turn.
+    /// Starts one copy; small copies go to different places in turn.
     fn copy(&self, direction: Direction, index: u64, size: u64, how: Rma) -> Result<()> {
         let step = size.next_multiple_of(64);
         let places = (self.span / step).max(1);
@@ -288,7 +289,7 @@ mod tests {
     use crate::server::shares::Origin;
 
     #[test]
-    fn measures() {
+    fn overview_copies_run_with_every_engine_and_size() {
         let temporary = tempfile::tempdir().unwrap();
         let mut service = Service::new(Root::open(temporary.path()).unwrap(), true);
         service.bench = true;

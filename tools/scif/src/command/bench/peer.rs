@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whom one measures with: the `scif serve` of a node, or what it listens to on TCP.
+//! The other side of a measurement: the `scif serve` of a node, or its TCP address.
 
 use super::options::Carrier;
 use super::options::Common;
@@ -18,12 +18,12 @@ use crate::transport::Connection;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 
-/// The node that is meant.
+/// Returns the node of the command line.
 pub fn node(common: &Common) -> Result<u16> {
     parse_node(&common.peer).map_err(Error::Usage)
 }
 
-/// The address that is meant.
+/// Returns the address of the command line.
 pub fn address(common: &Common) -> Result<SocketAddr> {
     let peer = &common.peer;
     let mut found = peer
@@ -32,12 +32,12 @@ pub fn address(common: &Common) -> Result<SocketAddr> {
     (found.next()).ok_or_else(|| Error::Usage(format!("'{peer}' has no address")))
 }
 
-/// A conversation over SCIF.
+/// Starts a conversation over SCIF.
 pub fn scif(common: &Common) -> Result<Session<Connection>> {
     connect(node(common)?, common.port, None)
 }
 
-/// A conversation over a ring, which a conversation over SCIF has asked for.
+/// Starts a conversation over a ring, which a conversation over SCIF asks for.
 pub fn ring(common: &Common) -> Result<Session<OverRing<Connection>>> {
     let first = scif(common)?;
     first.send(&Message::Ring)?;
@@ -59,7 +59,7 @@ pub fn ring(common: &Common) -> Result<Session<OverRing<Connection>>> {
     Ok(session)
 }
 
-/// A conversation over TCP.
+/// Starts a conversation over TCP.
 pub fn tcp(common: &Common) -> Result<Session<Tcp>> {
     let address = address(common)?;
     let socket =
@@ -69,27 +69,27 @@ pub fn tcp(common: &Common) -> Result<Session<Tcp>> {
     Ok(session)
 }
 
-/// As many conversations as each thread is to have.
+/// Starts as many conversations as each thread must have.
 pub fn several<S>(parallel: &Parallel, mut open: impl FnMut() -> Result<S>) -> Result<Vec<Vec<S>>> {
     (parallel.connections().into_iter())
         .map(|count| (0..count).map(|_| open()).collect())
         .collect()
 }
 
-/// What is measured over either.
+/// A measurement that is possible over each carrier.
 pub trait Both {
-    /// Over this.
+    /// Measures over the connections that `open` makes.
     fn over<T: crate::transport::Bytes + Send>(
         &self,
         open: &dyn Fn() -> Result<Session<T>>,
     ) -> Result<()>;
 }
 
-/// Does it over the one that was asked for.
-pub fn over(carrier: Carrier, common: &Common, what: &impl Both) -> Result<()> {
+/// Measures over the carrier of the command line.
+pub fn over(carrier: Carrier, common: &Common, benchmark: &impl Both) -> Result<()> {
     match carrier {
-        Carrier::Scif => what.over(&|| scif(common)),
-        Carrier::Ring => what.over(&|| ring(common)),
-        Carrier::Tcp => what.over(&|| tcp(common)),
+        Carrier::Scif => benchmark.over(&|| scif(common)),
+        Carrier::Ring => benchmark.over(&|| ring(common)),
+        Carrier::Tcp => benchmark.over(&|| tcp(common)),
     }
 }

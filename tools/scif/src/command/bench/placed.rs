@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is copied to a mapping, or from it, and lies where that is as fast as can be.
+//! Memory for copies to or from a mapping, at a place where copies are as fast as possible.
 //!
-//! Where both begin at the same place modulo a large power of two, as mappings of such sizes do by chance, each byte and its
-//! copy do so all the way. What finds its entries by such places, as an emulated processor's cache of translations
-//! does, then finds both at one, and a copy takes several times as long. So this memory lies an odd number of pages apart
-//! from that; what is compared with it (`tests/programs/raw_reference.c`) does, too.
+//! Mappings of such sizes often begin at the same place modulo a large power of two. Then each byte
+//! and its copy have the same place, too. A cache that is indexed by such places, as the
+//! translation cache of an emulated CPU, then has both in one entry, and a copy takes several times
+//! as long. So this memory is moved away from that place by an odd number of pages. The program
+//! that it is compared with (`tests/programs/raw_reference.c`) does the same.
 
-/// Both places are the same as far as these bits of their addresses go.
+/// The number of bytes after which places are the same for such a cache.
 const SPAN: usize = 64 << 12;
 
-/// How far apart they are, modulo [`SPAN`].
+/// The distance of both places, modulo [`SPAN`].
 const APART: usize = 13 << 12;
 
-/// See the head of this file.
+/// Memory beside a mapping.
 #[derive(Debug, Default)]
 pub struct Placed {
     memory: Vec<u8>,
@@ -22,7 +23,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// So many bytes, for copies to or from what lies at `address`.
+    /// Allocates `size` bytes for copies to or from the mapping at `address`.
     pub fn beside(address: usize, size: usize) -> Self {
         let memory = vec![0xa5; size + SPAN];
         let wanted = address.wrapping_add(APART);
@@ -34,7 +35,7 @@ impl Placed {
         }
     }
 
-    /// Them.
+    /// Returns the bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.size]
     }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_apart() {
+    fn placed_buffer_lies_at_a_fixed_distance() {
         for address in [0, 0x7f12_3456_7000, 0x7fff_ffff_f000] {
             let mut placed = Placed::beside(address, 100_000);
             assert_eq!(placed.bytes().len(), 100_000);

@@ -32,7 +32,7 @@ const PLAN: Plan = Plan {
     parts: 1,
 };
 
-/// Runs a client against a server of nothing.
+/// Runs a client against a server of an empty folder.
 fn with_server(client: impl FnOnce(&mut Session<in_process::InProcess>)) {
     let temporary = tempfile::tempdir().unwrap();
     let mut service = Service::new(Root::open(temporary.path()).unwrap(), true);
@@ -46,14 +46,14 @@ fn with_server(client: impl FnOnce(&mut Session<in_process::InProcess>)) {
         let mut session = Session::new(here, "server");
         session.greet().unwrap();
         client(&mut session);
-        // It is a conversation as before.
+        // Afterwards the conversation goes on as before.
         crate::client::ping(&session, b"again").unwrap();
         drop(session);
     });
     assert_eq!(service.sleepers.count(), 0);
 }
 
-/// Answers a client that only measures.
+/// Serves a client that only measures.
 fn measure_only<T: Bytes>(session: &Session<T>) -> crate::error::Result<()> {
     let (shares, sleepers) = (Shares::default(), serving::Sleepers::default());
     let guest = serving::Guest {
@@ -82,12 +82,12 @@ fn messages<T: Bytes + Send>(session: &mut Session<T>) {
 }
 
 #[test]
-fn messages_in_one_process() {
+fn messages_are_measured_in_one_process() {
     with_server(messages);
 }
 
 #[test]
-fn messages_over_tcp() {
+fn messages_are_measured_over_tcp() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn messages_over_tcp() {
 }
 
 #[test]
-fn no_files_over_tcp() {
+fn file_requests_over_tcp_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn no_files_over_tcp() {
 }
 
 #[test]
-fn copies_in_flight() {
+fn several_copies_in_flight_are_measured() {
     for (direction, depth, sync) in [
         (Direction::Write, 1, true),
         (Direction::Write, 1, false),
@@ -157,7 +157,7 @@ fn copies_in_flight() {
 }
 
 #[test]
-fn more_connections_than_there_can_be_are_refused() {
+fn too_many_connections_are_refused() {
     with_server(|_| ());
     let (here, there) = in_process::pair();
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `register`: how long it takes until the peer can reach memory, and until it cannot any more.
+//! `register`: the time until the peer can reach memory, and until it can't reach it any more.
 
 use super::figures::Row;
 use super::figures::Setup;
@@ -23,10 +23,10 @@ use crate::session::Session;
 use crate::transport::Transport;
 use std::sync::Arc;
 
-/// Where the windows are that are measured.
+/// The offset of the windows that are measured.
 const MEASURED: i64 = 1 << 40;
 
-/// Where those are that are only there.
+/// The offset of the other windows.
 const HELD: i64 = 1 << 41;
 
 /// The smallest window.
@@ -42,7 +42,7 @@ fn parse_window_size(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// Windows: registered, and unregistered again
+/// Windows: register and unregister
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -50,13 +50,13 @@ pub struct Arguments {
     /// Sizes, 1 B to 1 GiB; by default powers of 4 up to 64 MiB
     #[arg(long, value_delimiter = ',', value_parser = parse_window_size)]
     sizes: Vec<u64>,
-    /// The memory consists of huge pages, as far as the kernel has them
+    /// Use huge pages for the memory, as far as the kernel has them
     #[arg(long)]
     huge_pages: bool,
-    /// Windows that are registered before all of them are unregistered by one call
+    /// Number of windows to register before one call unregisters all of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     at_once: u32,
-    /// Windows that the endpoint has besides, each of a page
+    /// Number of other windows of the endpoint, each of one page
     #[arg(long, value_name = "N", default_value_t = 0)]
     held: u32,
 }
@@ -107,7 +107,7 @@ impl Arguments {
     }
 }
 
-/// Registers so many windows that are only there, as long as the connection.
+/// Registers `count` windows that are not measured, for the life of the connection.
 pub fn hold<T: Transport>(session: &Session<T>, count: u32) -> Result<()> {
     if count == 0 {
         return Ok(());
@@ -115,7 +115,7 @@ pub fn hold<T: Transport>(session: &Session<T>, count: u32) -> Result<()> {
     let region =
         Arc::new(Region::new(page_size()).map_err(Error::local("cannot allocate memory"))?);
     for index in 0..i64::from(count) {
-        // Not side by side, so that each remains one.
+        // The windows are apart from each other, so that each remains a window of its own.
         let offset = HELD + index * 2 * region.len() as i64;
         session
             .transport()
@@ -167,7 +167,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn all_windows_are_gone_afterwards() {
+    fn window_benchmark_unregisters_all_windows() {
         let (here, _there) = in_process::pair();
         let session = Session::new(here, "server");
         hold(&session, 3).unwrap();

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Something that can be done many times on one connection, and how long it took each time.
+//! An operation that can be repeated on one connection, and the times that it took.
 
 use crate::error::Result;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What is measured.
+/// The operation to measure.
 ///
-/// A batch of `count` steps is between [`Work::begin`] and [`Work::end`]; what these two do for the
-/// sake of the measurement is no part of any step, but `end` waits until all that the steps have
-/// started is done.
+/// A batch of `count` steps is between [`Work::begin`] and [`Work::end`]. The work of these two for
+/// the sake of the measurement is no part of any step. But `end` waits until everything that the
+/// steps have started is complete.
 pub trait Work: Send {
-    /// A batch of so many steps is to come.
+    /// Prepares a batch of `count` steps.
     fn begin(&mut self, count: u64) -> Result<()>;
-    /// Does it once.
+    /// Does one step.
     fn step(&mut self, times: &mut Times) -> Result<()>;
-    /// All steps have been done.
+    /// Ends a batch after all its steps.
     fn end(&mut self, times: &mut Times) -> Result<()>;
 }
 
-/// How long the parts of steps took, in the order in which they were done.
+/// The times of the parts of steps, in the order in which the parts were done.
 #[derive(Clone, Debug)]
 pub struct Times {
     parts: Vec<Vec<Duration>>,
 }
 
 impl Times {
-    /// For that many parts, each of `count` steps. Without parts nobody looks at a clock.
+    /// Makes room for that many parts, each of `count` steps. Without parts the clock is never
+    /// read.
     pub fn new(parts: usize, count: u64) -> Self {
         let capacity = count.min(1 << 20) as usize;
         Self {
@@ -48,14 +49,14 @@ impl Times {
         }
     }
 
-    /// Adds those of another thread.
+    /// Adds the times of another thread.
     pub fn append(&mut self, other: Self) {
         for (own, mut others) in self.parts.iter_mut().zip(other.parts) {
             own.append(&mut others);
         }
     }
 
-    /// Those of each part.
+    /// Returns the times of each part.
     pub fn into_parts(self) -> Vec<Vec<Duration>> {
         self.parts
     }

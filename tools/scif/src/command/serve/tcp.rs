@@ -2,8 +2,8 @@
 
 //! The same measurements over TCP, for comparison.
 //!
-//! Its threads wait for nothing but their clients and hold nothing that has to be put in order: they
-//! end with the process.
+//! Its threads wait only for their clients, and hold nothing that must be put in order: they end
+//! with the process.
 
 use crate::command::output::note;
 use crate::error::Error;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The most clients at a time.
 const MOST_CLIENTS: usize = 64;
 
-/// Listens from now on.
+/// Starts to listen.
 pub fn start(address: SocketAddr) -> Result<()> {
     let failed = || format!("cannot listen on {address}");
     let listener = TcpListener::bind(address).map_err(Error::local(failed()))?;
@@ -39,7 +39,7 @@ fn accept_all(listener: &TcpListener) {
     let shared = Arc::new((Shares::default(), Sleepers::default()));
     loop {
         match listener.accept() {
-            // The one in hand is not a client.
+            // The count includes the listener's own reference.
             Ok(_) if Arc::strong_count(&clients) > MOST_CLIENTS => {}
             Ok((socket, peer)) => {
                 let client = Arc::clone(&clients);
@@ -50,13 +50,13 @@ fn accept_all(listener: &TcpListener) {
                 });
                 if let Err(error) = started {
                     note(format_args!(
-                        "scif: cannot start a thread for {peer}: {error}"
+                        "scif: closing the connection of {peer}, as no thread can be started: {error}"
                     ));
                 }
             }
             Err(error) => {
                 note(format_args!(
-                    "scif: cannot accept a TCP connection: {error}"
+                    "scif: cannot accept a TCP connection, trying again: {error}"
                 ));
                 std::thread::sleep(Duration::from_millis(100));
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bridges: who drives them and who uses them, how they are connected, and where their interrupts go.
+//! The bridges: their drivers and clients, their connection, and the CPUs of their interrupts.
 
 use super::findings::Advice;
 use super::findings::Findings;
@@ -44,7 +44,7 @@ fn name(bridge: &Bridge) -> String {
     format!("bridge {} ({})", bridge.address, bridge.id)
 }
 
-/// Has a driver or a client of a bus take a device, or let it go.
+/// Returns the command by which a driver or a client of a bus takes a device, or releases it.
 pub(super) fn bind(address: &str, verb: &str, bus: &str, driver: &str) -> String {
     format!("echo {address} > /sys/bus/{bus}/drivers/{driver}/{verb}")
 }
@@ -62,7 +62,7 @@ fn without_driver(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     }
     let said = kernel_log::said_by_driver(facts, address);
     let said = said.map_or_else(String::new, |line| {
-        format!("; the kernel's log has of it \"{line}\"")
+        format!("; the kernel's log says \"{line}\"")
     });
     if !bridge.unassigned.is_empty() {
         let list: Vec<String> = bridge.unassigned.iter().map(usize::to_string).collect();
@@ -71,7 +71,7 @@ fn without_driver(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
             format!("{name}: {module} is loaded, but can't drive it: BAR {} has no address{said}", list.join(", ")),
             Advice::by(
                 "make room: switch on \"above 4G decoding\" in the BIOS, make \"MMIO high size\" larger or the BARs \
-                 of the bridge smaller, or boot with pci=realloc. If there is room by now",
+                 of the bridge smaller, or boot with pci=realloc. If there is room already, run",
                 [
                     format!("echo 1 > /sys/bus/pci/devices/{address}/remove"),
                     "echo 1 > /sys/bus/pci/rescan".to_owned(),
@@ -84,7 +84,7 @@ fn without_driver(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         "bridge",
         format!("{name}: {module} is loaded, but does not drive it{said}"),
         Advice::by(
-            "have the driver try again; mostly the BIOS has set the port up as half of another topology if it refuses",
+            "let the driver try again; if it refuses, mostly the BIOS has set the port up as half of another topology",
             [bind(address, "bind", "pci", module)],
         ),
     );
@@ -100,9 +100,9 @@ fn with_driver(facts: &Facts, bridge: &Bridge, driver: &str, findings: &mut Find
         ),
         None => findings.problem(
             "bridge",
-            format!("{name}: {driver} has it, but has not made an NTB device of it"),
+            format!("{name}: {driver} drives it, but has not made an NTB device of it"),
             Advice::by(
-                "have the driver try again; mostly the BIOS has set the port up as half of another topology if it refuses",
+                "let the driver try again; if it refuses, mostly the BIOS has set the port up as half of another topology",
                 [bind(address, "unbind", "pci", driver), bind(address, "bind", "pci", driver)],
             ),
         ),
@@ -114,14 +114,14 @@ fn with_driver(facts: &Facts, bridge: &Bridge, driver: &str, findings: &mut Find
             format!("{name} is used by {client}, and a bridge has one user"),
             Advice::by(
                 format!(
-                    "take it from {client}, whose connections end, and give it to scif; and see to it that nothing loads \
-                     {client} at the next boot"
+                    "take it from {client}, whose connections end, and give it to scif; and keep {client} from being \
+                     loaded at the next boot"
                 ),
                 [bind(address, "unbind", "ntb", client), bind(address, "bind", "ntb", "scif")],
             ),
         ),
         Some(Client::Nobody) if !facts.is_loaded => {
-            findings.good("bridge", format!("{name} is there for scif"));
+            findings.good("bridge", format!("{name} is free for scif"));
         }
         Some(Client::Nobody) => match kernel_log::refusal(facts, address) {
             Some((line, meaning)) => {
@@ -131,7 +131,7 @@ fn with_driver(facts: &Facts, bridge: &Bridge, driver: &str, findings: &mut Find
                 "bridge",
                 format!("{name}: scif has not taken it, as happens when another client had it"),
                 Advice::by(
-                    "give it to scif; if that fails, run this as root again, which quotes why scif refuses",
+                    "give it to scif; if that fails, run doctor again as root, which quotes the reason of scif",
                     [bind(address, "bind", "ntb", "scif")],
                 ),
             ),
@@ -139,7 +139,8 @@ fn with_driver(facts: &Facts, bridge: &Bridge, driver: &str, findings: &mut Find
     }
 }
 
-/// Connected with less than it can. Without a connection there are no lanes, and some do not say.
+/// Finds a bridge with a slower connection than it can have. Without a connection there are no
+/// lanes, and some bridges do not tell.
 fn slow(bridge: &Bridge, findings: &mut Findings) {
     let Some(speed) = &bridge.speed else { return };
     let is_unknown = |rate: &str| !rate.starts_with(|c: char| c.is_ascii_digit());
@@ -159,7 +160,7 @@ fn slow(bridge: &Bridge, findings: &mut Findings) {
     );
 }
 
-/// What is kept for one program is disturbed by interrupts, and they wait for it.
+/// Finds interrupts on isolated CPUs: they disturb the program of the CPU, and wait for it.
 fn interrupts(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     let list = |numbers: &[u32], between: &str| {
         let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
@@ -195,7 +196,7 @@ fn interrupts(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     );
 }
 
-/// Devices of one group have one view of memory.
+/// Finds other devices in the bridge's IOMMU group: devices of one group have one view of memory.
 fn companions(bridge: &Bridge, findings: &mut Findings) {
     if bridge.companions.is_empty() {
         return;
@@ -203,7 +204,7 @@ fn companions(bridge: &Bridge, findings: &mut Findings) {
     findings.advice(
         "bridge",
         format!(
-            "bridge {}: its IOMMU group has other devices, too: {}. What is mapped for one of them, all of them reach",
+            "bridge {}: its IOMMU group has other devices, too: {}. Memory mapped for one of them is within reach of all",
             bridge.address,
             bridge.companions.join(", ")
         ),

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The DMA engines, and where they are.
+//! The DMA engines, and their NUMA nodes.
 
 use super::findings::Advice;
 use super::findings::Findings;
 use crate::doctor::facts::Engine;
 use crate::doctor::facts::Facts;
 
-/// Drivers whose engines the module does not take, and why: `scif_unfit` in its `sys/helpers.c`.
+/// Drivers whose engines the module does not use, and the reason: `scif_unfit` in its
+/// `sys/helpers.c`.
 const UNFIT: [(&str, &str); 2] = [
     (
         "ptdma",
-        "it ends copies that are under way, and does not tell of those that fail",
+        "it completes copies that are in flight, and does not report copies that fail",
     ),
     (
         "ae4dma",
-        "it sleeps when it is given a copy, and does not begin all that it was given",
+        "it may sleep in atomic context, and does not begin all submitted copies",
     ),
 ];
 
-/// Why the module does not take an engine, if it does not.
+/// Returns the reason why the module does not use an engine, if it does not.
 fn unfit(engine: &Engine) -> Option<(&'static str, &'static str)> {
     let driver = engine.driver.as_deref()?;
     UNFIT.into_iter().find(|(name, _)| *name == driver)
@@ -33,7 +34,7 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
         findings.advice(
             "engine",
             format!("the DMA engines of {driver} are not used: {why}"),
-            "use the engine of the switch (plx_dma, switchtec_dma), or have processors copy",
+            "use the engine of the switch (plx_dma, switchtec_dma), or let CPUs copy",
         );
     }
     let fit = facts
@@ -44,7 +45,7 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     if engines.is_empty() {
         findings.advice(
             "engine",
-            "no DMA engine: processors copy, and read across the bridge at some 15 MB/s, however fast the link is",
+            "no DMA engine: CPUs copy, and read across the bridge at some 15 MB/s, however fast the link is",
             missing(facts),
         );
         return;
@@ -56,7 +57,7 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     if wanted.is_some_and(|value| value == "0") {
         findings.advice(
             "engine",
-            format!("{count} DMA channels ({driver}), of which scif takes none"),
+            format!("{count} DMA channels ({driver}), but scif takes none of them"),
             "load scif without dma_channels=0",
         );
     } else {
@@ -65,11 +66,11 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     places(facts, &engines, findings);
 }
 
-/// How a machine without an engine comes to have one.
+/// Returns the advice for a machine without an engine.
 fn missing(facts: &Facts) -> Advice {
     let modules = &facts.engine_modules;
     if modules.is_empty() {
-        return "switch on that of the processor in the BIOS (ioatdma, Intel's), or that of the switch (plx_dma, \
+        return "switch on the engine of the CPU in the BIOS (ioatdma, Intel's), or the engine of the switch (plx_dma, \
             switchtec_dma)"
             .into();
     }
@@ -77,7 +78,7 @@ fn missing(facts: &Facts) -> Advice {
     Advice::by("this machine has one: load its driver", load)
 }
 
-/// An engine at another NUMA node than the bridge is of less use.
+/// Finds engines at another NUMA node than the bridge, which are of less use.
 fn places(facts: &Facts, engines: &[&Engine], findings: &mut Findings) {
     for bridge in &facts.bridges {
         let Some(place) = bridge.numa else { continue };
@@ -88,17 +89,17 @@ fn places(facts: &Facts, engines: &[&Engine], findings: &mut Findings) {
         findings.advice(
             "engine",
             format!(
-                "no DMA engine is at NUMA node {place}, where bridge {} is, but at {}: all that is copied goes from \
-                 processor to processor",
+                "no DMA engine is at NUMA node {place}, where bridge {} is, but at {}: all copies go from socket to \
+                 socket",
                 bridge.address,
                 numbers(elsewhere)
             ),
-            "load the driver of an engine of that processor, or put the bridge or the engine into a slot of the other",
+            "load the driver of an engine of that socket, or put bridge and engine into slots of one socket",
         );
     }
 }
 
-/// Each once, in order.
+/// Returns the numbers in order, each once.
 fn numbers(mut all: Vec<u32>) -> String {
     all.sort_unstable();
     all.dedup();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list of findings, and the advice that each comes with.
+//! A list of findings, and their advice.
 
 use crate::doctor::Finding;
 use crate::doctor::Grade;
 use crate::doctor::facts::Facts;
 
-/// What to do.
+/// An advice.
 pub(super) struct Advice {
-    /// In words.
+    /// The advice in words.
     pub text: String,
-    /// For root, one after the other.
+    /// The commands for root, in order.
     pub commands: Vec<String>,
 }
 
 impl Advice {
-    /// Done by these commands.
+    /// Makes an advice that these commands carry out.
     pub fn by(text: impl Into<String>, commands: impl IntoIterator<Item = String>) -> Self {
         Self {
             text: text.into(),
@@ -46,12 +46,12 @@ impl Findings {
         });
     }
 
-    /// Adds something that is as it should be.
+    /// Adds a fact that is as it should be.
     pub fn good(&mut self, about: &'static str, text: impl Into<String>) {
         self.add(about, Grade::Good, text.into(), None);
     }
 
-    /// Adds something that works and could be better.
+    /// Adds a fact that works and could be better.
     pub fn advice(
         &mut self,
         about: &'static str,
@@ -61,7 +61,7 @@ impl Findings {
         self.add(about, Grade::Advice, text.into(), Some(advice.into()));
     }
 
-    /// Adds something that keeps SCIF from working.
+    /// Adds a fact that keeps SCIF from working.
     pub fn problem(
         &mut self,
         about: &'static str,
@@ -72,7 +72,7 @@ impl Findings {
     }
 }
 
-/// How the device file is made, if its number is known.
+/// Returns the advice that makes the device file, if its number is known.
 pub(super) fn device_file(facts: &Facts, text: &str) -> Advice {
     let number = facts.device.number.as_deref();
     let made = number.and_then(|number| {

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an IOMMU comes to translate for a bridge.
+//! The IOMMU: whether it translates for a bridge, and how to make it do so.
 
 use super::bridges::bind;
 use super::findings::Advice;
 use crate::doctor::facts::Bridge;
 use crate::doctor::facts::Facts;
 
-/// With these an IOMMU that is on lets all addresses through.
+/// Words of the command line with which an IOMMU lets all addresses through.
 const PASSES: [&str; 4] = [
     "iommu=pt",
     "iommu.passthrough=1",
     "iommu.passthrough=on",
     "iommu.passthrough=y",
 ];
-/// With these it is off.
+/// Words of the command line with which the IOMMU is off.
 const OFF: [&str; 3] = ["iommu=off", "intel_iommu=off", "amd_iommu=off"];
 
-/// Whether one does.
+/// Returns whether an IOMMU translates for the bridge.
 pub(super) fn is_on(bridge: &Bridge) -> bool {
     let kind = bridge.iommu.as_deref();
     kind.is_some_and(|kind| kind.starts_with("DMA"))
 }
 
-/// The word of the kernel's command line that is one of these.
+/// Returns the word of the kernel's command line that is one of these.
 fn word(facts: &Facts, words: &[&str]) -> Option<String> {
     let mut all = facts.command_line.split_whitespace();
     all.find(|word| words.contains(word)).map(str::to_owned)
 }
 
-/// What to do so that it does.
+/// Returns the advice that makes an IOMMU translate for the bridge.
 pub(super) fn switch_on(facts: &Facts, bridge: &Bridge) -> Advice {
     if bridge.iommu.is_some() {
         return change_type(facts, bridge);
@@ -45,7 +45,8 @@ pub(super) fn switch_on(facts: &Facts, bridge: &Bridge) -> Advice {
     }
 }
 
-/// It is on, and passes on what this group of devices says.
+/// Returns the advice for an IOMMU that is on, but passes on the addresses of this group of
+/// devices.
 fn change_type(facts: &Facts, bridge: &Bridge) -> Advice {
     let address = bridge.address.as_str();
     let kind = bridge.iommu.as_deref().unwrap_or("unknown");

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel's log says, and what it means.
+//! The lines of the kernel's log, and their meaning.
 //!
-//! Nothing refers to a line that is not there: what is said of the log is quoted from it.
+//! No finding refers to a line that does not exist: findings quote the log.
 
 use super::findings::Findings;
 use crate::doctor::facts::Facts;
 
-/// What a line of the module keeps from working.
+/// The effect of a line of the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The module does not take the bridge.
     Refusal,
     /// There is no session over the link.
     Obstacle,
-    /// Something goes less well.
+    /// An operation works less well.
     Nuisance,
 }
 
-/// A line of the module, by words that it has, and what it means.
+/// A line of the module, by words that it contains, and its meaning.
 pub(super) struct Message {
     pub(super) words: &'static str,
     kind: Kind,
@@ -38,17 +38,17 @@ const MEMORY: &str = "see \"memory\" above";
 pub(super) const MESSAGES: &[Message] = &[
     message(
         Kind::Refusal,
-        "it takes a device with",
+        "the bridge is not used: scif needs",
         "this bridge has too few scratchpads or doorbells for scif",
     ),
     message(
         Kind::Refusal,
-        "it is not one of the first two ports",
+        "the first two ports of the switch have all doorbells",
         "connect the hosts by the first two ports of the switch",
     ),
     message(
         Kind::Refusal,
-        "it reaches what is mapped for the other devices of its IOMMU group",
+        "it reaches memory mapped for the other devices of the bridge's IOMMU group",
         "put the bridge into another slot, or switch ACS on in the BIOS; or, if the other host is trusted, load scif with \
          allow_flat=1",
     ),
@@ -60,12 +60,12 @@ pub(super) const MESSAGES: &[Message] = &[
     ),
     message(
         Kind::Refusal,
-        "says itself where the windows of this bridge lead, and",
+        "the other host sets where the windows of this bridge lead, and",
         MEMORY,
     ),
     message(
         Kind::Obstacle,
-        "the device does not take the aperture",
+        "the driver of the bridge refuses the aperture",
         "the driver of the bridge refuses the translation: mostly alignment, as some bridges want an address that is a \
          multiple of the BAR's size; another BAR size, or an IOMMU (arena), helps",
     ),
@@ -105,12 +105,17 @@ pub(super) const MESSAGES: &[Message] = &[
     message(
         Kind::Obstacle,
         "no session with node",
-        "see the chapter \"What the log says\" of the user guide, which has each reason",
+        "see the chapter \"Log messages\" of the user guide, which has each reason",
     ),
     message(
         Kind::Obstacle,
-        "no room to keep what the peer may still write to",
+        "no room to keep more memory that the peer may still write to",
         "free memory, then unbind and bind the driver of the bridge",
+    ),
+    message(
+        Kind::Nuisance,
+        "its frame rings can't be made",
+        "free memory, or make the BAR larger; then unload scif_net and load it again",
     ),
     message(
         Kind::Nuisance,
@@ -119,11 +124,11 @@ pub(super) const MESSAGES: &[Message] = &[
     ),
 ];
 
-/// The lines of the log that say something of this life of a bridge's link, and not of an earlier one or of
-/// another bridge.
+/// Returns the lines of the log about the present life of a bridge's link, and not about an earlier
+/// one or another bridge.
 fn lines<'a>(facts: &'a Facts, address: &str) -> Vec<&'a str> {
     let all = facts.log.as_deref().unwrap_or_default();
-    // What was before a peer came online is over.
+    // Lines before a peer came online are out of date.
     let begins = |line: &String| {
         line.contains(address)
             && (line.contains("this is node") || line.contains("is online through"))
@@ -140,12 +145,12 @@ fn lines<'a>(facts: &'a Facts, address: &str) -> Vec<&'a str> {
     rest.filter(|line| !is_of_another(line)).collect()
 }
 
-/// The first message with words of this line.
+/// Returns the first message whose words are in this line.
 fn meaning(line: &str) -> Option<&'static Message> {
     MESSAGES.iter().find(|message| line.contains(message.words))
 }
 
-/// The last line of this kind about a bridge, and what it means.
+/// Returns the last line of this kind about a bridge, and its meaning.
 fn last<'a>(facts: &'a Facts, address: &str, kind: Kind) -> Option<(&'a str, &'static str)> {
     lines(facts, address).into_iter().rev().find_map(|line| {
         let message = meaning(line).filter(|message| message.kind == kind)?;
@@ -153,7 +158,7 @@ fn last<'a>(facts: &'a Facts, address: &str, kind: Kind) -> Option<(&'a str, &'s
     })
 }
 
-/// Why the module has not taken a bridge, if that is the last that it says of it.
+/// Returns why the module has not taken a bridge, if its last line about the bridge says so.
 pub(super) fn refusal<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, &'static str)> {
     let all = facts.log.as_deref().unwrap_or_default();
     let mut own = all.iter().rev().filter(|line| line.contains("scif: "));
@@ -162,19 +167,19 @@ pub(super) fn refusal<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, &
     Some((line, message.meaning))
 }
 
-/// Why there is no session over the link of a bridge.
+/// Returns why there is no session over the link of a bridge.
 pub(super) fn obstacle<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, &'static str)> {
     last(facts, address, Kind::Obstacle)
 }
 
-/// What the driver of a bridge said last, unless that was that all is well.
+/// Returns the last line of a bridge's driver, unless that line says that all is well.
 pub(super) fn said_by_driver<'a>(facts: &'a Facts, address: &str) -> Option<&'a str> {
     let mut lines = facts.log.as_deref().unwrap_or_default().iter().rev();
     let line = lines.find(|line| line.contains(address) && !line.contains("scif: "))?;
     (!line.contains("registered")).then_some(line)
 }
 
-/// What the links have not said already.
+/// Adds findings for lines that the links have not reported already.
 pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     let mut said: Vec<&str> = Vec::new();
     for bridge in &facts.bridges {

@@ -33,14 +33,14 @@ fn link(facts: &Facts, link: &Link, findings: &mut Findings) {
         let bytes = link.aperture_bytes.map_or_else(|| "?".to_owned(), size);
         findings.good(
             "link",
-            format!("{name}: node {node} is online; its memory is reached through an aperture of {bytes} ({mode})"),
+            format!("{name}: node {node} is online; this node reaches its memory through an aperture of {bytes} ({mode})"),
         );
         if link.engines == Some(0) {
             without_engine(facts, link, node, findings);
         }
         return;
     }
-    // With a reason of its own for that, this side need not look at the other one.
+    // If this side has a reason of its own, the user need not check the other side.
     let address = name.trim_start_matches("ntb:");
     if let Some((line, meaning)) = kernel_log::obstacle(facts, address) {
         findings.problem(
@@ -53,24 +53,24 @@ fn link(facts: &Facts, link: &Link, findings: &mut Findings) {
     match link.state.as_str() {
         "offering" => findings.problem(
             "link",
-            format!("{name}: the link is up, and nobody answers"),
+            format!("{name}: the link is up, and no peer answers"),
             "load scif on the other host; if it is loaded there, run scif doctor there",
         ),
         "changing" => findings.advice(
             "link",
             format!("{name}: a session is ending"),
-            "look again in a moment",
+            "run this again in a moment",
         ),
         _ => findings.problem(
             "link",
             format!("{name}: the link does not come up"),
-            "load the driver of the bridge and scif on both hosts; look at the cable; in the BIOS one end has to be \
+            "load the driver of the bridge and scif on both hosts; look at the cable; in the BIOS one end must be \
              upstream (USD) and the other downstream (DSD), both back to back (B2B)",
         ),
     }
 }
 
-/// There are engines, and none for this link.
+/// Finds a link without an engine, although the machine has engines.
 fn without_engine(facts: &Facts, link: &Link, node: u16, findings: &mut Findings) {
     let wants_none = facts
         .parameters
@@ -80,7 +80,7 @@ fn without_engine(facts: &Facts, link: &Link, node: u16, findings: &mut Findings
         return;
     }
     let (name, address) = (&link.link, link.link.trim_start_matches("ntb:"));
-    let text = format!("{name}: no engine reaches node {node}'s memory, so processors copy");
+    let text = format!("{name}: no engine reaches node {node}'s memory, so CPUs copy");
     let free: Vec<&str> = facts
         .engines
         .iter()
@@ -91,8 +91,8 @@ fn without_engine(facts: &Facts, link: &Link, node: u16, findings: &mut Findings
         findings.advice(
             "link",
             text,
-            "others use all channels, or scif has some that can't reach through the bridge: an engine behind an IOMMU \
-             needs a driver that can map another device's memory. Load the driver of another engine",
+            "other drivers use all channels, or scif has channels that can't reach through the bridge: an engine behind \
+             an IOMMU needs a driver that can map another device's memory. Load the driver of another engine",
         );
         return;
     }
@@ -101,7 +101,7 @@ fn without_engine(facts: &Facts, link: &Link, node: u16, findings: &mut Findings
         text,
         Advice::by(
             format!(
-                "nobody uses {}, which may have come after the session began. A new session asks for it, and ends the \
+                "nothing uses {}, which may have come after the session began. A new session asks for it, and ends the \
                  connections of this one; if that changes nothing, the engine can't copy memory for others",
                 free.join(", ")
             ),

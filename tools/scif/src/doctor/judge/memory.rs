@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the other host reaches of this machine's memory, and how fast.
+//! The part of this machine's memory that the other host reaches, and how fast.
 
 use super::findings::Advice;
 use super::findings::Findings;
@@ -9,17 +9,17 @@ use crate::doctor::facts::Bridge;
 use crate::doctor::facts::Facts;
 use crate::format::size;
 
-/// An arena that is smaller is of no use: control blocks of two sessions take most of it.
+/// The smallest arena that is of use: control blocks of two sessions take most of a smaller one.
 const SMALLEST_ARENA: u64 = 512 << 10;
-/// An arena that is smaller is soon full.
+/// The size below which an arena is soon full.
 const SMALL_ARENA: u64 = 64 << 20;
 
-/// The same commands, with other words before.
+/// Returns the same commands with other words.
 fn with_text(advice: Advice, words: impl FnOnce(String) -> String) -> Advice {
     Advice::by(words(advice.text), advice.commands)
 }
 
-/// How the module is loaded with a parameter.
+/// Returns the commands that load the module with a parameter.
 fn reload(parameter: &str) -> [String; 2] {
     [
         "modprobe -r scif".to_owned(),
@@ -27,7 +27,8 @@ fn reload(parameter: &str) -> [String; 2] {
     ]
 }
 
-/// Whether the kernel copies all memory that devices use through one small piece, which a bridge can't lead to.
+/// Returns whether the kernel copies all memory of devices through one small piece, to which a
+/// bridge can't lead.
 fn has_no_memory(facts: &Facts) -> bool {
     let mut words = facts.command_line.split_whitespace();
     words.any(|word| {
@@ -42,7 +43,7 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     }
 }
 
-/// In which mode the other host reaches this one's memory.
+/// Finds the mode in which the other host reaches this host's memory.
 fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     let name = format!("bridge {}", bridge.address);
     let room = room(facts, bridge);
@@ -68,7 +69,7 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         findings.problem(
             "memory",
             format!(
-                "{name}: the other host says itself where its windows lead, so it reaches what is mapped for {}, too, with \
+                "{name}: the other host sets where its windows lead, so it reaches memory mapped for {}, too, with \
                  which the bridge shares an IOMMU group",
                 bridge.companions.join(", ")
             ),
@@ -99,7 +100,8 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     }
 }
 
-/// Bytes of the largest aperture that its memory windows, which the module uses together, can be.
+/// Returns the size of the largest possible aperture of the memory windows, which the module uses
+/// together.
 fn room(facts: &Facts, bridge: &Bridge) -> u64 {
     let limit = facts.parameters.get("memory_windows");
     let limit = limit
@@ -113,7 +115,7 @@ fn room(facts: &Facts, bridge: &Bridge) -> u64 {
         .collect();
     sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
     let together = (1u64..).zip(&sizes).take(limit.unwrap_or(usize::MAX));
-    // Each leads to as much as the smallest of them can, a power of two.
+    // Each window leads to as much as the smallest of them can, a power of two.
     let rooms = together.map(|(count, size)| match count {
         1 => *size,
         _ => count << size.ilog2(),
@@ -121,7 +123,7 @@ fn room(facts: &Facts, bridge: &Bridge) -> u64 {
     rooms.max().unwrap_or(0)
 }
 
-/// Whether the other host says where its windows into this one lead, as on IDT's switches.
+/// Returns whether the other host sets where its windows into this host lead, as on IDT's switches.
 fn leads_itself(bridge: &Bridge) -> bool {
     let driver = bridge.driver.as_deref().or(bridge.module.as_deref());
     driver == Some("ntb_hw_idt")
@@ -129,7 +131,7 @@ fn leads_itself(bridge: &Bridge) -> bool {
 
 fn unguarded(facts: &Facts, bridge: &Bridge, allows_flat: bool, findings: &mut Findings) {
     let text = format!(
-        "bridge {}: the other host says itself where its windows lead, so without an IOMMU it reaches all memory of this machine",
+        "bridge {}: the other host sets where its windows lead, so without an IOMMU it reaches all memory of this machine",
         bridge.address
     );
     let guard = iommu::switch_on(facts, bridge);
@@ -188,7 +190,7 @@ fn bounce(
     findings.advice(
         "memory",
         format!(
-            "{name}: the other host reaches staging slots and nothing else (bounce): each copy is made twice, and windows can't be mapped"
+            "{name}: the other host reaches staging slots and nothing else (bounce): all data is copied twice, and windows can't be mapped"
         ),
         with_text(iommu::switch_on(facts, bridge), |guard| format!("for more, {trusting}; or {guard}")),
     );
@@ -196,7 +198,7 @@ fn bounce(
 
 fn arena(name: &str, room: u64, findings: &mut Findings) {
     let text = format!(
-        "{name}: an IOMMU translates for it, so the other host reaches what is registered and nothing else (arena)"
+        "{name}: an IOMMU translates for it, so the other host reaches only registered memory (arena)"
     );
     if room < SMALLEST_ARENA {
         findings.problem(

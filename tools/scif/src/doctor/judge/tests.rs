@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Made-up machines, and what is said of them.
+//! Made-up machines, and the findings about them.
 
 use super::*;
 use crate::doctor::Grade;
@@ -11,11 +11,13 @@ use crate::doctor::facts::Cpus;
 use crate::doctor::facts::Device;
 use crate::doctor::facts::Engine;
 use crate::doctor::facts::Interrupt;
+use crate::doctor::facts::Networks;
 use crate::doctor::facts::Speed;
 use crate::watch;
+use crate::watch::network;
 use std::collections::BTreeMap;
 
-/// One with nothing wrong.
+/// Returns the facts of a machine without problems.
 fn healthy() -> Facts {
     Facts {
         kernel: "7.3.4+deb13-amd64".into(),
@@ -57,6 +59,21 @@ fn healthy() -> Facts {
              loopback up - local 4096 0 0x1\n\
              ntb:0000:00:05.0 up 1 arena 1073741824 1 0xf\n",
         )),
+        networks: Networks {
+            is_loaded: true,
+            is_installed: Some(true),
+            has_ntb_netdev: false,
+            devices: vec![network::Device {
+                name: "scif0".into(),
+                node: 1,
+                bridge: Some("0000:00:05.0".into()),
+                is_up: true,
+                carrier: Some(true),
+                mtu: Some(1500),
+                addresses: vec!["10.9.0.1/24".into()],
+                ..network::Device::default()
+            }],
+        },
         end_of_memory: Some(64 << 30),
         log: Some(vec![
             "scif: 0000:00:05.0: this is node 0 (NTB port 0)".into(),
@@ -69,16 +86,16 @@ fn worst(facts: &Facts) -> Option<Grade> {
     judge(facts).into_iter().map(|finding| finding.grade).max()
 }
 
-/// The finding with these words: how it is meant, and the advice.
+/// Returns grade and advice of the finding with these words.
 fn found(facts: &Facts, words: &str) -> (Grade, String) {
     let all = judge(facts);
     let Some(finding) = all.iter().find(|finding| finding.text.contains(words)) else {
-        panic!("nobody says '{words}': {all:#?}");
+        panic!("no finding says '{words}': {all:#?}");
     };
     (finding.grade, finding.advice.clone().unwrap_or_default())
 }
 
-/// The commands of the finding with these words.
+/// Returns the commands of the finding with these words.
 fn commands(facts: &Facts, words: &str) -> Vec<String> {
     let all = judge(facts).into_iter();
     let mut with_words = all.filter(|finding| finding.text.contains(words));
@@ -95,14 +112,16 @@ fn changed(change: impl FnOnce(&mut Facts)) -> Facts {
 }
 
 #[test]
-fn a_healthy_machine() {
+fn healthy_machine_has_only_good_findings() {
     assert_eq!(worst(&healthy()), Some(Grade::Good));
     assert_eq!(found(&healthy(), "1.00 GiB at a time").0, Grade::Good);
     assert_eq!(found(&healthy(), "node 1 is online").0, Grade::Good);
+    let network = "scif0 reaches node 1, MTU 1500, with 10.9.0.1/24";
+    assert_eq!(found(&healthy(), network).0, Grade::Good);
 }
 
 #[test]
-fn modules_and_kernels() {
+fn missing_module_or_unfit_kernel_is_a_problem() {
     let facts = changed(|facts| facts.is_loaded = false);
     assert_eq!(found(&facts, "not loaded").0, Grade::Problem);
     assert_eq!(commands(&facts, "not loaded"), ["modprobe scif"]);
@@ -132,7 +151,7 @@ fn modules_and_kernels() {
 }
 
 #[test]
-fn bridges_and_their_users() {
+fn missing_bridge_driver_or_client_is_a_problem() {
     let facts = changed(|facts| facts.bridges.clear());
     assert!(found(&facts, "no PCI device").1.contains("BIOS"));
     let facts = changed(|facts| {
@@ -169,7 +188,7 @@ fn bridges_and_their_users() {
 }
 
 #[test]
-fn a_driver_that_refuses_its_bridge() {
+fn driver_that_refuses_its_bridge_is_explained() {
     let refused = changed(|facts| {
         facts.bridges[0].driver = None;
         facts.bridges[0].client = None;
@@ -187,8 +206,8 @@ fn a_driver_that_refuses_its_bridge() {
 }
 
 #[test]
-fn a_bridge_that_scif_refuses() {
-    let line = "scif: 0000:00:05.0: it takes a device with 2 scratchpads or message registers";
+fn bridge_refused_by_scif_is_explained() {
+    let line = "scif: 0000:00:05.0: the bridge is not used: scif needs 2 scratchpads";
     let with = |lines: &[&str]| {
         changed(|facts| {
             facts.bridges[0].client = Some(Client::Nobody);
@@ -196,12 +215,12 @@ fn a_bridge_that_scif_refuses() {
         })
     };
     assert!(found(&with(&[line]), line).1.contains("too few"));
-    let gone = "scif: 0000:00:05.0: gone";
+    let gone = "scif: 0000:00:05.0: scif has released the bridge";
     found(&with(&[line, gone]), "has not taken it");
 }
 
 #[test]
-fn users_without_rights() {
+fn user_without_access_gets_commands_to_fix_it() {
     let with = |group: &str, members: Option<&[&str]>| {
         changed(|facts| {
             facts.device.refusal = Some("EACCES".into());
@@ -232,7 +251,7 @@ fn users_without_rights() {
     );
     let facts = changed(|facts| facts.device.refusal = Some("EPERM".into()));
     assert!(found(&facts, "EPERM").1.contains("container"));
-    // Without the module there is no right that could be missing.
+    // Without the module the user can't lack a right.
     let facts = changed(|facts| {
         facts.device.refusal = Some("ENXIO".into());
         facts.is_loaded = false;
@@ -241,7 +260,7 @@ fn users_without_rights() {
 }
 
 #[test]
-fn users_who_may_pin_little() {
+fn low_memlock_limit_gets_advice() {
     let with = |pins| {
         changed(|facts| {
             facts.caller.pins_all = false;
@@ -256,7 +275,7 @@ fn users_who_may_pin_little() {
 }
 
 #[test]
-fn interrupts_and_isolated_cpus() {
+fn interrupts_on_isolated_cpus_get_advice() {
     let with = |isolated: &[u32]| {
         changed(|facts| {
             facts.cpus = Cpus {
@@ -280,7 +299,7 @@ fn interrupts_and_isolated_cpus() {
 }
 
 #[test]
-fn places_of_engines_and_groups() {
+fn engines_on_other_numa_nodes_get_advice() {
     let with = |bridge, engines: &[Option<u32>]| {
         changed(|facts| {
             facts.bridges[0].numa = bridge;
@@ -308,7 +327,7 @@ fn places_of_engines_and_groups() {
 }
 
 #[test]
-fn a_bridge_that_is_slower_than_it_could_be() {
+fn bridge_below_its_best_link_speed_gets_advice() {
     let speed = |rate: &str, lanes| Speed {
         rate: rate.into(),
         lanes,
@@ -330,7 +349,7 @@ fn a_bridge_that_is_slower_than_it_could_be() {
 }
 
 #[test]
-fn what_others_reach() {
+fn memory_reachable_by_peers_is_judged() {
     let with = |name: &str, value: &str| {
         changed(|facts| {
             facts.parameters.insert(name.into(), value.into());
@@ -347,7 +366,7 @@ fn what_others_reach() {
         found(&tiny, "its memory windows have 0 B").0,
         Grade::Problem
     );
-    // Together they have room for as much as the smaller one twice.
+    // Two windows together have room for twice as much as the smaller one.
     let two = |one: u64, other: u64| BTreeMap::from([(2, one), (4, other)]);
     let several = changed(|facts| facts.bridges[0].bars = two(64 << 20, 64 << 20));
     found(&several, "128.0 MiB at a time");
@@ -404,7 +423,7 @@ fn what_others_reach() {
 }
 
 #[test]
-fn how_an_iommu_comes_to_translate() {
+fn missing_iommu_translation_gets_matching_advice() {
     let text = "staging slots and nothing else";
     let with = |kind: Option<&str>, has_iommu, command_line: &str| {
         changed(|facts| {
@@ -437,7 +456,7 @@ fn how_an_iommu_comes_to_translate() {
 }
 
 #[test]
-fn memory_that_is_bounced() {
+fn forced_swiotlb_is_a_problem_without_an_iommu() {
     let with = |kind: &str, word: &str| {
         changed(|facts| {
             facts.bridges[0].iommu = Some(kind.into());
@@ -465,7 +484,7 @@ fn memory_that_is_bounced() {
 }
 
 #[test]
-fn a_bridge_that_the_other_host_leads() {
+fn window_translated_by_the_peer_needs_allow_flat_or_iommu() {
     let idt = |allows_flat: &str, iommu: &str| {
         changed(|facts| {
             facts.bridges[0].driver = Some("ntb_hw_idt".into());
@@ -475,14 +494,14 @@ fn a_bridge_that_the_other_host_leads() {
                 .insert("allow_flat".into(), allows_flat.into());
         })
     };
-    let text = "the other host says itself where its windows lead";
+    let text = "the other host sets where its windows lead";
     let (grade, advice) = found(&idt("0", "identity"), text);
     assert_eq!(grade, Grade::Problem);
     assert!(advice.contains("say allow_flat=1"), "{advice}");
     assert_eq!(found(&idt("1", "identity"), text).0, Grade::Advice);
     let (grade, _) = found(&idt("0", "DMA"), "an IOMMU translates for it");
     assert_ne!(grade, Grade::Problem);
-    // An IOMMU is of no use if it takes the bridge for several devices.
+    // An IOMMU is of no use if it treats the bridge and other devices as one.
     let shared = |allows_flat: &str| {
         let mut facts = idt(allows_flat, "DMA");
         facts.bridges[0].companions = vec!["0000:00:06.0".into()];
@@ -496,7 +515,7 @@ fn a_bridge_that_the_other_host_leads() {
 }
 
 #[test]
-fn engines_and_links() {
+fn missing_engines_and_links_down_are_reported() {
     let facts = changed(|facts| facts.engines.clear());
     assert!(found(&facts, "no DMA engine").1.contains("ioatdma"));
     let facts = changed(|facts| {
@@ -514,7 +533,7 @@ fn engines_and_links() {
         })
     };
     assert_eq!(
-        found(&state("offering"), "nobody answers").0,
+        found(&state("offering"), "no peer answers").0,
         Grade::Problem
     );
     assert_eq!(found(&state("down"), "does not come up").0, Grade::Problem);
@@ -530,12 +549,12 @@ fn engines_and_links() {
     let mut late = facts;
     late.engines[0].users = 0;
     let (grade, advice) = found(&late, "no engine reaches node 1");
-    assert!(grade == Grade::Advice && advice.contains("nobody uses dma0chan0"));
+    assert!(grade == Grade::Advice && advice.contains("nothing uses dma0chan0"));
     assert_eq!(commands(&late, "no engine reaches node 1").len(), 2);
 }
 
 #[test]
-fn engines_of_unfit_drivers() {
+fn engines_of_unfit_drivers_are_not_counted() {
     let of = |drivers: &[&str]| {
         changed(|facts| {
             let engines = drivers.iter().map(|driver| Engine {
@@ -549,14 +568,14 @@ fn engines_of_unfit_drivers() {
     let (grade, advice) = found(&facts, "of ptdma are not used");
     assert!(grade == Grade::Advice && advice.contains("plx_dma"));
     assert_eq!(found(&facts, "of ae4dma are not used").0, Grade::Advice);
-    // They are as good as none.
+    // Unfit engines are as good as none.
     assert!(!found(&facts, "no DMA engine").1.contains("ptdma"));
     let facts = of(&["ptdma", "plx_dma"]);
     assert_eq!(found(&facts, "1 DMA channels (plx_dma)").0, Grade::Good);
 }
 
 #[test]
-fn the_last_words_of_the_log() {
+fn last_log_message_of_a_link_is_explained() {
     let with = |state: &str, lines: &[&str]| {
         changed(|facts| {
             facts.log = Some(lines.iter().map(|line| (*line).to_owned()).collect());
@@ -565,7 +584,8 @@ fn the_last_words_of_the_log() {
             )));
         })
     };
-    let refused = "scif: 0000:00:05.0: the device does not take the aperture: EINVAL";
+    let refused =
+        "scif: 0000:00:05.0: no session: the driver of the bridge refuses the aperture: EINVAL";
     let begin = "scif: 0000:00:05.0: this is node 0 (NTB port 0)";
     let online = "scif: node 1 is online through 0000:00:05.0: arena";
     let down = |lines: &[&str]| with("down -", lines);
@@ -573,7 +593,7 @@ fn the_last_words_of_the_log() {
     let (grade, meaning) = found(&down(&[begin, refused]), refused);
     assert_eq!(grade, Grade::Problem);
     assert!(meaning.contains("alignment"));
-    // It is said once, and nobody looks at the cable.
+    // The line is reported once, and there is no advice to check the cable.
     let findings = judge(&down(&[begin, refused]));
     assert_eq!(
         findings
@@ -591,7 +611,7 @@ fn the_last_words_of_the_log() {
     found(&down(&[begin, refused, online]), "does not come up");
     assert_eq!(worst(&up(&[refused, begin])), Some(Grade::Good));
     assert_eq!(worst(&up(&[begin, online, refused])), Some(Grade::Advice));
-    // What is said of another bridge is not of this one.
+    // A line about another bridge is not about this one.
     let mut two = down(&[begin, "scif: 0000:00:06.0: can't offer a link: ENOMEM"]);
     let other = Bridge {
         address: "0000:00:06.0".into(),
@@ -601,7 +621,150 @@ fn the_last_words_of_the_log() {
     found(&two, "does not come up");
 }
 
-/// The texts of a folder's files, and of those in folders below.
+#[test]
+fn absence_of_network_driver_is_no_problem() {
+    let without = |is_installed| {
+        changed(|facts| {
+            facts.networks = Networks {
+                is_installed,
+                ..Networks::default()
+            }
+        })
+    };
+    let text = "scif_net is not loaded";
+    assert_eq!(found(&without(None), text).0, Grade::Advice);
+    assert_eq!(worst(&without(None)), Some(Grade::Advice));
+    assert_eq!(commands(&without(Some(true)), text), ["modprobe scif_net"]);
+    let (_, advice) = found(&without(Some(false)), text);
+    assert!(advice.contains("scif-dkms") && commands(&without(Some(false)), text).is_empty());
+    // Without scif it is of no use.
+    let mut alone = without(None);
+    alone.is_loaded = false;
+    assert!(!judge(&alone).iter().any(|each| each.about == "network"));
+    // A driver that is part of the kernel has no folder, but devices.
+    let facts = changed(|facts| facts.networks.is_loaded = false);
+    assert_eq!(worst(&facts), Some(Grade::Good));
+}
+
+#[test]
+fn other_network_driver_for_bridges_gets_advice() {
+    let mut facts = changed(|facts| facts.networks.has_ntb_netdev = true);
+    let text = "ntb_netdev is loaded, and carries nothing";
+    assert_eq!(commands(&facts, text), ["modprobe -r ntb_netdev"]);
+    facts.bridges[0].client = Some(Client::Named("ntb_transport".into()));
+    let (grade, _) = found(&facts, "ntb_netdev carries IP over bridge 0000:00:05.0");
+    assert_eq!(grade, Grade::Advice);
+}
+
+#[test]
+fn device_without_connection_gets_advice() {
+    let with =
+        |change: fn(&mut network::Device)| changed(|facts| change(&mut facts.networks.devices[0]));
+    let facts = changed(|facts| facts.networks.devices.clear());
+    let (grade, advice) = found(&facts, "node 1 has no network device here");
+    assert!(grade == Grade::Advice && advice.contains("namespace"));
+    // Ordinary users don't know which peers there are.
+    let mut hidden = facts;
+    hidden.links = None;
+    assert!(!judge(&hidden).iter().any(|each| each.about == "network"));
+    let facts = with(|device| {
+        device.is_up = false;
+        device.carrier = None;
+    });
+    assert_eq!(
+        commands(&facts, "scif0 (node 1) is down"),
+        ["ip link set scif0 up"]
+    );
+    let facts = with(|device| device.carrier = Some(false));
+    let (grade, advice) = found(&facts, "scif0 (node 1) has no carrier");
+    assert!(grade == Grade::Advice && advice.contains("load scif_net on node 1"));
+    let mut alone = facts;
+    alone.links = Some(watch::links("link state node\nntb:0000:00:05.0 down -\n"));
+    let (grade, advice) = found(&alone, "no carrier, as node 1 is not online");
+    assert!(grade == Grade::Advice && advice.contains("link"));
+    for addresses in [&[][..], &["fe80::5c:ff:fe00:1/64"]] {
+        let mut facts = healthy();
+        facts.networks.devices[0].addresses = addresses.iter().map(|each| (*each).into()).collect();
+        let (grade, _) = found(&facts, "has no address of yours");
+        assert_eq!(grade, Grade::Advice);
+    }
+    let facts = with(|device| {
+        device.addresses.clear();
+        device.master = Some("br0".into());
+    });
+    assert_eq!(found(&facts, "as a part of br0").0, Grade::Good);
+    let line = "scif: node 1: its frame rings can't be made: ENOMEM; its network device stays without carrier";
+    let mut facts = with(|device| device.carrier = Some(false));
+    facts.log.as_mut().unwrap().push(line.into());
+    assert!(found(&facts, line).1.contains("free memory"));
+}
+
+#[test]
+fn wrong_and_dropped_frames_get_advice() {
+    let with =
+        |change: fn(&mut network::Device)| changed(|facts| change(&mut facts.networks.devices[0]));
+    let facts = with(|device| device.received.errors = 1);
+    found(&facts, "scif0: 1 frames of node 1 were not");
+    let facts = with(|device| device.sent.errors = 2);
+    found(&facts, "scif0: 2 frames could not be sent to node 1");
+    let facts = with(|device| {
+        device.received.packets = 968;
+        device.received.dropped = 32;
+    });
+    found(&facts, "scif0: 32 of 1000 frames of node 1 were dropped");
+    let facts = with(|device| device.sent.dropped = 40);
+    found(&facts, "scif0: 40 of 40 frames to node 1 were dropped");
+    // A few are dropped while devices come up.
+    let facts = with(|device| {
+        device.received.dropped = 31;
+        device.sent.packets = 1_000_000;
+        device.sent.dropped = 1000;
+    });
+    assert_eq!(worst(&facts), Some(Grade::Good));
+}
+
+#[test]
+fn unequal_mtus_in_one_bridge_get_advice() {
+    let with = |mtus: [u32; 2], masters: [&str; 2]| {
+        changed(|facts| {
+            let devices = mtus.into_iter().zip(masters).zip(["scif0", "scif1"]);
+            let first = facts.networks.devices[0].clone();
+            let devices = devices.map(|((mtu, master), name)| network::Device {
+                name: name.into(),
+                mtu: Some(mtu),
+                master: Some(master.into()),
+                ..first.clone()
+            });
+            facts.networks.devices = devices.collect();
+        })
+    };
+    let text = "scif0 and scif1 are parts of br0, and have different MTUs";
+    let set = |mtus, command: &str| assert_eq!(commands(&with(mtus, ["br0"; 2]), text), [command]);
+    set([1500, 9000], "ip link set scif0 mtu 9000");
+    set([9000, 1500], "ip link set scif1 mtu 9000");
+    assert_eq!(worst(&with([1500; 2], ["br0"; 2])), Some(Grade::Good));
+    let apart = with([1500, 9000], ["br0", "br1"]);
+    assert_eq!(worst(&apart), Some(Grade::Good));
+}
+
+#[test]
+fn small_aperture_leaves_little_room_for_frames() {
+    let with = |aperture: &str, bytes: u64| {
+        changed(|facts| {
+            facts.links = Some(watch::links(&format!(
+                "link state node aperture aperture_bytes engines own_aperture own_bytes\n\
+                 ntb:0000:00:05.0 up 1 arena 1073741824 1 {aperture} {bytes}\n"
+            )));
+        })
+    };
+    let text = "frames of node 1 get 512.0 KiB at most";
+    assert_eq!(found(&with("bounce", 4 << 20), text).0, Grade::Advice);
+    for (aperture, bytes) in [("arena", 8 << 20), ("flat", 4 << 20)] {
+        assert_eq!(worst(&with(aperture, bytes)), Some(Grade::Good));
+    }
+}
+
+/// Returns the texts of all files in a folder and in the folders below.
 fn texts(folder: &std::path::Path) -> String {
     let entries = std::fs::read_dir(folder)
         .unwrap()
@@ -614,17 +777,22 @@ fn texts(folder: &std::path::Path) -> String {
         .collect()
 }
 
-/// What is looked for in the log is there in the module's source, and what the user guide is said to have, too.
+/// Checks that the module's source has the words that doctor searches in the log, and that the user
+/// guide has the chapters.
 #[test]
-fn the_module_has_the_words() {
+fn explained_log_messages_exist_in_the_module() {
     let above = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let module = texts(&above.join("drivers/misc/scif"));
     for message in kernel_log::MESSAGES {
-        // The number of an error is printed by itself.
+        // The module prints the number of an error by itself.
         let words = message.words.trim_end_matches(" ENOMEM");
         assert!(module.contains(words), "the module does not say '{words}'");
     }
-    for words in ["this is node", "is online through", "gone"] {
+    for words in [
+        "this is node",
+        "is online through",
+        "scif has released the bridge",
+    ] {
         assert!(module.contains(words), "the module does not say '{words}'");
     }
     let guide = std::fs::read_to_string(above.join("Documentation/user-guide.rst")).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the user who asks may use SCIF, and how much memory that user may pin.
+//! Whether the user who runs doctor may use SCIF, and how much memory that user may pin.
 
 use super::findings::Advice;
 use super::findings::Findings;
@@ -8,7 +8,7 @@ use super::findings::device_file;
 use crate::doctor::facts::Facts;
 use crate::format::size;
 
-/// A limit of pinned memory that is smaller is soon reached.
+/// The limit of pinned memory below which the doctor warns, because users soon reach it.
 const FEW_PINS: u64 = 64 << 20;
 
 pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
@@ -34,7 +34,7 @@ fn rights(facts: &Facts, findings: &mut Findings) {
     findings.problem("user", text, advice);
 }
 
-/// How a user comes to be one of those who may.
+/// Returns the advice that gives a user the right.
 fn membership(facts: &Facts) -> Advice {
     let name = &facts.caller.name;
     let members = facts.caller.members.as_ref();
@@ -58,10 +58,10 @@ fn membership(facts: &Facts) -> Advice {
         commands.push(format!("usermod -aG scif {name}"));
     }
     let text = if is_given {
-        "those of the group scif may. Add the user, who then logs in again"
+        "members of the group scif may use the device. Add the user, then log in again"
     } else {
-        "the device belongs to the group scif where the rule for udev is installed that comes with the tools \
-         (60-scif.rules); until the next boot this does as much. Then the user logs in again"
+        "install the udev rule of the tools (60-scif.rules), which gives the device to the group scif; until the next \
+         boot these commands do the same. Then log in again"
     };
     Advice::by(text, commands)
 }
@@ -73,7 +73,7 @@ fn pins(facts: &Facts, findings: &mut Findings) {
         Some(limit) if limit < FEW_PINS => findings.advice(
             "user",
             format!(
-                "the user {} may pin {} in all processes together (RLIMIT_MEMLOCK, ulimit -l): to register more fails \
+                "the user {} may pin {} in all processes together (RLIMIT_MEMLOCK, ulimit -l): registering more fails \
                  with EAGAIN, in SISCI with SCI_ERR_NOSPC",
                 caller.name,
                 size(limit)

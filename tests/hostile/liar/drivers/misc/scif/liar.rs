@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lies to the peer: what a hostile node does in the lab.
+//! Lies to the peer: the behaviour of a hostile node in the lab.
 //!
-//! The module itself speaks all protocols, so nobody has to write them down for a second time. `liar.patch` calls a
-//! function of this file wherever the module stores something for its peer. Each function gets what is true, and
-//! returns what is said. What the module believes itself stays true, so the node goes on, session after session.
+//! The module itself speaks all protocols, so this file does not write them down for a second time.
+//! `liar.patch` calls a function of this file wherever the module stores something for its peer.
+//! Each function gets the true value, and returns the value that is stored. The module's own state
+//! stays true, so the node goes on, session after session.
 //!
-//! Parameters of the module say how often it lies, and about what. The seed makes the sequence
-//! of decisions; which message meets which of them depends on the processors. Debugfs shows the counts
-//! (`/sys/kernel/debug/scif/liar`).
+//! Module parameters set how often the module lies, and about what. The seed makes the sequence of
+//! decisions. Which message meets which decision depends on the timing of the CPUs. Debugfs shows
+//! the counts (`/sys/kernel/debug/scif/liar`).
 //!
-//! # Which lie is told
+//! # Which lie the liar tells
 //!
-//! Most of what goes on is in sessions that last. So a lie that ends one, as the peer sees the contradiction, is not
-//! told before the session has lasted for a while, and then one of them: the kind that was told least of all
-//! that could have been. The other kinds are told all the time. This side forgives what its peer answers to lies.
+//! Most of the traffic is in sessions that last. Some lies end a session, as the peer sees the
+//! contradiction. The liar tells such a lie only after the session has lasted for a while. Then it
+//! tells one of them: the kind told least often among those that had a chance. It tells the other
+//! kinds all the time. The liar accepts whatever its peer answers to lies.
 //!
-//! In two of three sessions it sends messages again without end. In the others programs get more done.
+//! In two of three sessions the liar repeats messages without end. In the other sessions programs
+//! get more done.
 //!
-//! # What is not said in flat mode
+//! # Which lies the liar does not tell in flat mode
 //!
-//! There a peer reaches all memory, and nothing is promised. So a lie must not have either node write to memory that
-//! belongs to somebody else: the peer is never told that this node has let go of what it still uses, and addresses of
-//! this node's memory are replaced by those that the peer can't reach, or by those of two pages that nobody uses. In arena
-//! and bounce mode all of it is said.
+//! In flat mode a peer reaches all memory, and security.rst promises nothing. So a lie must not
+//! make either node write to memory of other users:
+//! - The liar never tells the peer that this node has released memory that this node still uses.
+//! - The liar replaces addresses of this node's memory. The replacements are addresses that the
+//!   peer can't reach, or the addresses of two pages that this node does not use.
+//!
+//! In arena and bounce mode the liar tells all lies.
 
 use core::array;
 
@@ -55,59 +61,61 @@ use crate::{
     },
     module_parameters,
     sys::shared_memory::{
+        MemoryUser,
         Payer,
-        SharedMemory,
-        User, //
+        SharedMemory, //
     },
     transport::path::Path, //
 };
 
-/// What it lies about; the bit of each in `liar_kinds`.
+/// A kind of lie. Its number is its bit in `liar_kinds`.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// A control message that can be, but is not true.
+    /// A control message that is well formed, but not true.
     Message,
     /// The words of an annex.
     Annex,
-    /// A control message is not sent.
+    /// A control message that the liar does not send.
     Drop,
-    /// Some are sent again, of this session or of one before, changed or not.
+    /// Messages of this session or of one before that the liar sends again, changed or not.
     Replay,
-    /// A sign of life.
+    /// The heartbeat.
     Beat,
-    /// Doorbells that ring for nothing, many times.
+    /// Many doorbells without a reason.
     Storm,
     /// Doorbells that do not ring.
     Silence,
-    /// What is wished for of a ring, and by which doorbell.
-    Wish,
-    /// For what a slot for staging is.
+    /// The threshold or the doorbell of a ring's wake-up request.
+    WakeRequest,
+    /// The purpose of a bounce slot.
     Slot,
-    /// The marks of news: missing, wrong, or many.
+    /// The marks that tell the peer which channels have news: missing, wrong, or many.
     News,
-    /// No farewell at the end.
+    /// A missing farewell at the end of a session.
     Leave,
     /// A word of the mailbox.
     Mailbox,
-    /// The hello.
+    /// A field of the hello.
     Hello,
-    /// A control message that can't be, or contradicts what was said before.
+    /// A control message that is malformed, or contradicts an earlier one.
     Contradiction,
-    /// The number that makes a slot of the control ring valid.
+    /// The sequence number that makes a slot of the control ring valid.
     Sequence,
-    /// How many messages were taken out.
+    /// The number of control messages that the liar has consumed.
     Consumed,
-    /// The counters of a ring, and where it moves.
+    /// The counters of a ring, or the place to which the ring moves.
     Ring,
-    /// The number of a slot for staging, or its check.
+    /// The sequence number of a bounce slot, or its checksum.
     Torn,
-    /// How many slots were emptied, or of how many that is to be told.
+    /// The number of bounce slots that the liar has emptied, or the number at which it asks for a
+    /// wake-up.
     Credit,
-    /// A farewell that comes too early.
+    /// A farewell in the middle of a session.
     Farewell,
 }
 
-/// Names of all kinds in their order, and of how many chances one is taken. Those of 0 end the session.
+/// Names of all kinds in their order, and the number of chances of which the liar takes one. Kinds
+/// with 0 end the session.
 const KINDS: [(&str, u64); 20] = [
     ("message", 4),
     ("annex", 2),
@@ -116,7 +124,7 @@ const KINDS: [(&str, u64); 20] = [
     ("beat", 4),
     ("storm", 64),
     ("silence", 256),
-    ("wish", 128),
+    ("wakeup", 128),
     ("slot", 8),
     ("news", 256),
     ("leave", 2),
@@ -139,39 +147,45 @@ static OFFERS: Atomic<u64> = Atomic::new(0);
 static CHANCES: [Atomic<u64>; KINDS.len()] = [const { Atomic::new(0) }; KINDS.len()];
 static LIES: [Atomic<u64>; KINDS.len()] = [const { Atomic::new(0) }; KINDS.len()];
 
-/// Whether the peer reaches all memory.
+/// Whether the peer reaches all memory (flat mode).
 static IS_FLAT: Atomic<bool> = Atomic::new(true);
 
-/// Ticks of the session that there is, after how many a lie may end it, and after how many this side does.
+/// Age of the present session in ticks, the age from which a lie may end it, and the age at which
+/// the liar ends it.
 static AGE: Atomic<u32> = Atomic::new(0);
 static DUE: Atomic<u32> = Atomic::new(0);
 static LONGEST: Atomic<u32> = Atomic::new(0);
 
-/// Ticks that the peer has to end a session after a lie that should do that, or for some kind of lie to get a chance.
+/// Ticks that the peer has to end a session after a lie that should end it. Also the ticks that a
+/// kind of lie has to get a chance.
 const GRACE: u32 = 5;
 
-/// Whether this session is one in which messages come again without end.
+/// Whether the liar repeats messages without end in this session.
 static FLOODS: Atomic<bool> = Atomic::new(false);
 
 /// Ticks of all sessions.
 static TICKS: Atomic<u64> = Atomic::new(0);
 
-/// Ticks in which nothing was said, after how many this side ends the session, and what was said by the last tick.
+/// Ticks in which the liar sent nothing, the number of them after which the liar ends the session,
+/// and the count of messages at the last tick.
 static QUIET: Atomic<u32> = Atomic::new(0);
 static PATIENCE: Atomic<u32> = Atomic::new(0);
 static SAID_BY_TICK: Atomic<u64> = Atomic::new(0);
 
-/// How often this side looks before it gives up its offer; 0 if it does not.
+/// Polls of the link until the liar gives up its offer, or 0 if it does not give it up.
 static LOOKS: Atomic<u32> = Atomic::new(0);
 
-/// What was said by the last offer, and the generation that this one shows; 0 for the true one.
+/// The count of messages at the last offer, and the generation that this offer shows. Generation 0
+/// stands for the true one.
 static SAID_BY_OFFER: Atomic<u64> = Atomic::new(0);
 static GENERATION: Atomic<u64> = Atomic::new(0);
 
-/// The bus address of two pages that nobody uses, in flat mode; 0 before there is one.
+/// Bus address of two pages that this node does not use, in flat mode. It is 0 before they are
+/// allocated.
 static SINK: Atomic<u64> = Atomic::new(0);
 
-/// The next number of a generator (xorshift). Two callers at once may get the same.
+/// Returns the next number of a generator (xorshift). Two concurrent callers may get the same
+/// number.
 fn random() -> u64 {
     let mut state = STATE.load(Relaxed);
     if state == 0 {
@@ -193,7 +207,7 @@ fn one_in(number: u64) -> bool {
     random() % number.max(1) == 0
 }
 
-/// What was said, by messages, bytes of connections and slots.
+/// Returns the number of messages, stores of ring counters and slots so far.
 fn said() -> u64 {
     MESSAGES.load(Relaxed) + STREAMED.load(Relaxed) + SLOTS.load(Relaxed)
 }
@@ -214,7 +228,7 @@ fn ends_session(index: usize) -> bool {
     KINDS.get(index).is_some_and(|(_, rarity)| *rarity == 0)
 }
 
-/// Whether the session may end by this lie, of which the peer notices that it is one.
+/// Returns whether the session may end by this kind of lie, which the peer notices.
 fn is_due(index: usize) -> bool {
     let age = AGE.load(Relaxed);
     let due = DUE.load(Relaxed);
@@ -223,12 +237,13 @@ fn is_due(index: usize) -> bool {
     if age < due + GRACE {
         return age >= due && others.all(|other| told(other) >= told(index));
     }
-    // No chance has come for the kind whose turn it was: another one is as good, if it is not the most frequent one.
+    // The kind whose turn it was has had no chance. Another kind serves, too, if it was not told
+    // more often than the average.
     let (count, sum) = others.fold((0, 0), |(count, sum), other| (count + 1, sum + told(other)));
     count * told(index) <= sum
 }
 
-/// Whether to lie now, if that can be told afterwards.
+/// Returns whether to lie now, and counts the chance. If the caller finds a lie, it calls [`tell`].
 fn wants(kind: Kind) -> bool {
     let index = kind as usize;
     let (Some((_, rarity)), Some(count)) = (KINDS.get(index), CHANCES.get(index)) else {
@@ -242,7 +257,7 @@ fn wants(kind: Kind) -> bool {
         }
 }
 
-/// A lie of this kind is told.
+/// Counts a lie of this kind, and ends the session soon if the kind ends sessions.
 fn tell(kind: Kind) {
     let index = kind as usize;
     if let Some(count) = LIES.get(index) {
@@ -253,13 +268,13 @@ fn tell(kind: Kind) {
     }
 }
 
-/// The session is of no use any more: no other lie ends it, and this side does, after so many ticks.
+/// Marks the session as useless: no other lie ends it, and the liar ends it after `ticks` ticks.
 fn ends_soon(ticks: u32) {
     DUE.store(u32::MAX - GRACE, Relaxed);
     LONGEST.store(AGE.load(Relaxed) + ticks, Relaxed);
 }
 
-/// Whether to lie now.
+/// Returns whether to lie now, and counts the lie.
 fn lies(kind: Kind) -> bool {
     let is_wanted = wants(kind);
     if is_wanted {
@@ -268,7 +283,7 @@ fn lies(kind: Kind) -> bool {
     is_wanted
 }
 
-/// Whether it leads to this node itself, to which nobody lies.
+/// Returns whether the path leads to this node itself, to which the liar does not lie.
 fn is_own(path: &dyn Path) -> bool {
     path.mode() == "local"
 }
@@ -277,7 +292,7 @@ fn is_flat() -> bool {
     IS_FLAT.load(Relaxed)
 }
 
-/// Another number: a near one, one at an edge, or any.
+/// Returns another number: a near one, one at an edge, or any.
 fn other(number: u64) -> u64 {
     match below(10) {
         0 => 0,
@@ -293,7 +308,7 @@ fn other(number: u64) -> u64 {
     }
 }
 
-/// An address that the peer can't use, or uses without harm.
+/// Returns an address that the peer can't use, or can use without harm.
 fn nowhere() -> u64 {
     let sink = SINK.load(Relaxed);
     match below(6) {
@@ -306,14 +321,14 @@ fn nowhere() -> u64 {
     }
 }
 
-/// A packed extent of the same kind, in the place of this one.
+/// Returns a harmless packed extent of the same kind as `packed`.
 fn extent_nowhere(packed: u64) -> u64 {
     let pages = if one_in(2) { packed } else { random() } & 0xf_ffff;
     let sink = SINK.load(Relaxed);
     if sink != 0 && pages < 2 && one_in(2) {
         return sink >> PAGE_SHIFT << 20 | pages;
     }
-    // Above the memory that any machine has.
+    // The address is above the memory that any machine has.
     1 << 54 | random() << 20 | pages
 }
 
@@ -338,23 +353,24 @@ type Body = [u8; SEQUENCE_OFFSET];
 const WORDS: usize = SEQUENCE_OFFSET / 8;
 const REMEMBERED: usize = 64;
 
-/// Messages that were sent, or should have been. Torn ones are as good.
+/// Messages that the module has sent, or the liar has dropped. Messages torn by concurrent writers
+/// serve as well.
 static HISTORY: [Atomic<u64>; WORDS * REMEMBERED] = [const { Atomic::new(0) }; WORDS * REMEMBERED];
 
-/// Kinds of messages that there are.
+/// Numbers of all kinds of messages.
 const KNOWN: [u8; 22] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 128, 129, 130, 131, 132, 134, 135, 136, 137,
 ];
 
-/// Those of SCIF that say that this node does not use something any more. A request that is cancelled while it is
-/// queued uses nothing yet.
+/// SCIF messages by which a node says that it no longer uses something. A request that is cancelled
+/// while it is queued uses nothing yet.
 const LETS_GO: [u8; 8] = [4, 128, 129, 131, 132, 135, 136, 137];
 
-/// Those of SCIF that contradict what was said before if they come again, or are not true.
+/// SCIF messages that contradict earlier ones if they are repeated or not true.
 const ONCE: [u8; 6] = [2, 6, 7, 13, 130, 137];
 
-/// Whether the peer most likely ends the session when such a message comes by this ring, though nothing is the reason for
-/// it.
+/// Returns whether the peer most likely ends the session if the unchanged module sends no such
+/// message by this ring.
 fn is_contradiction(body: &Body, lane: Lane) -> bool {
     let Ok(envelope) = Envelope::decode(body) else {
         return true;
@@ -377,13 +393,16 @@ fn is_connect(body: &Body) -> bool {
     is_of_scif(body) && body[0] == 1
 }
 
-/// Whether honest programs get nothing done if this comes too often: somebody waits for what follows a request that is
-/// accepted, and of what ends connections some is for those that there are.
+/// Returns whether many repetitions of this message keep honest programs from getting anything
+/// done.
+///
+/// An accepted connection request makes a program wait for what follows it. A message that ends
+/// connections may hit one of the present connections.
 fn is_costly(body: &Body) -> bool {
     is_of_scif(body) && [1, 4, 128, 129].contains(&body[0])
 }
 
-/// By which ring a message goes.
+/// Returns the ring by which a message goes.
 fn lane_of(body: &Body) -> Lane {
     if body[0] < 128 {
         Lane::Requests
@@ -392,7 +411,8 @@ fn lane_of(body: &Body) -> Lane {
     }
 }
 
-/// Whether this must be true in flat mode: what lets go, and extents, as an annex may be that of another message.
+/// Returns whether this message must be true in flat mode. Such messages release memory, or carry
+/// extents whose annex may be that of another message.
 fn is_harmful(body: &Body) -> bool {
     is_of_scif(body) && (LETS_GO.contains(&body[0]) || body[0] == 7)
 }
@@ -417,7 +437,10 @@ fn remembered() -> Body {
     body
 }
 
-/// Sees to it that the peer does not use an address in it; or ends the session for it, unless that is over.
+/// Replaces an address in the message by a harmless one.
+///
+/// Unless the session is over (`is_over`), the peer can use the new address, so that it does not
+/// end the session.
 fn defuse(body: &mut Body, is_over: bool) {
     // Connect and Accept; RingOffer, StagingOffer and StagingTaken; WindowOffer.
     let address = match body[0] {
@@ -428,7 +451,7 @@ fn defuse(body: &mut Body, is_over: bool) {
                 let said = extent_nowhere(number_at(body, at));
                 put(body, at, &said.to_le_bytes());
             }
-            // None in the annex, which may be that of another one.
+            // Leaves no extents for the annex, which may be that of another message.
             let extents = number_at(body, 32) as u32;
             put(body, 32, &extents.min(2).to_le_bytes());
             return;
@@ -443,7 +466,7 @@ fn defuse(body: &mut Body, is_over: bool) {
     };
     put(body, address, &to.to_le_bytes());
     if to == sink {
-        // No more than the pages have room for.
+        // Limits the size to the room of the two pages.
         let (size, each) = match body[0] {
             13 => (1_u32 << below(3), Some(1024_u32)),
             _ => (64 << below(6), None),
@@ -464,7 +487,7 @@ fn change(body: &mut Body, is_over: bool) {
             4,
             &(other(number_at(&before, 4)) as u32).to_le_bytes(),
         ),
-        // As another one has it.
+        // Takes the field from another message.
         3 => put(body, 4, &remembered()[4..8]),
         4 => {
             let at = 8 + 8 * below(6);
@@ -493,22 +516,24 @@ fn change(body: &mut Body, is_over: bool) {
     }
 }
 
-/// Whether the session may end by this message. Those that are rare, and say most, have their turn.
+/// Returns whether the session may end by this message. Rare messages that carry most have
+/// precedence.
 fn is_last(body: &Body) -> bool {
     (ONCE.contains(&body[0]) || one_in(32)) && wants(Kind::Contradiction)
 }
 
-/// Changes a message that is sent by this ring, if a lie is to be told by it.
+/// Changes a message for this ring, if it is time for a lie.
 fn lie_by(body: &mut Body, lane: Lane) {
     let is_over = is_last(body);
     if !is_over && !wants(Kind::Message) {
         return;
     }
-    // Some changes make the other kind of lie.
+    // Retries, as some changes make the other kind of lie.
     for _ in 0..8 {
         let mut said = *body;
         change(&mut said, is_over);
-        // The ring of a request is looked at when that is accepted; in flat mode it is harmless.
+        // The peer checks the ring of a request when it accepts the request. In flat mode the ring
+        // is harmless.
         let is_other_ring = is_connect(body) && !is_flat() && said[16..] != body[16..];
         let is_end = is_contradiction(&said, lane) || is_other_ring;
         if said != *body && is_end == is_over {
@@ -523,7 +548,7 @@ fn lie_by(body: &mut Body, lane: Lane) {
     }
 }
 
-/// What is sent in the place of a control message; nothing if it is kept back.
+/// Returns the message to send in the place of a control message, or `None` to drop it.
 pub(crate) fn message(path: &dyn Path, body: &Body) -> Option<Body> {
     let mut body = *body;
     if is_own(path) {
@@ -535,29 +560,30 @@ pub(crate) fn message(path: &dyn Path, body: &Body) -> Option<Body> {
         return None;
     }
     let lane = lane_of(&body);
-    // Those who sent it are to come to something.
+    // Most messages stay true, so that the programs that caused them make progress.
     if one_in(8) || DUE.load(Relaxed) <= AGE.load(Relaxed) {
         lie_by(&mut body, lane);
     }
     Some(body)
 }
 
-// ----- what lies in the slots of the peer's rings ---------------------------------------------------
+// ----- slots of the peer's rings -----------------------------------------------------------------
 
-/// The slots of a ring, at most.
+/// Largest number of slots of a ring.
 const SLOTS_OF_RING: usize = 256;
 
-/// What this side has stored in the slots of one peer, for each ring; and the path to that peer.
+/// The words that the liar has stored in the slots of one peer's rings, and for each ring the
+/// address of the path to that peer.
 static THERE: [Atomic<u64>; 2 * SLOTS_OF_RING * WORDS] =
     [const { Atomic::new(0) }; 2 * SLOTS_OF_RING * WORDS];
-static WHOSE: [Atomic<u64>; 2] = [const { Atomic::new(0) }; 2];
+static PEERS: [Atomic<u64>; 2] = [const { Atomic::new(0) }; 2];
 
-/// Where the words of a slot begin.
+/// Returns the index of the first word of a slot.
 fn place_of(lane: Lane, slot: u64) -> usize {
     (lane as usize * SLOTS_OF_RING + slot as usize % SLOTS_OF_RING) * WORDS
 }
 
-/// What was stored there.
+/// Returns the message that lies in this slot.
 fn lies_there(lane: Lane, slot: u64) -> Option<Body> {
     let words = THERE.get(place_of(lane, slot)..)?.get(..WORDS)?;
     let mut body = [0; SEQUENCE_OFFSET];
@@ -567,8 +593,11 @@ fn lies_there(lane: Lane, slot: u64) -> Option<Body> {
     Some(body)
 }
 
-/// The words that have to be stored so that the slot has the message of that number, with their places: on many bridges
-/// each store traps, and most of the messages that come again are there already.
+/// Returns the words to store so that the slot holds the message of that number, with their
+/// offsets.
+///
+/// Words that the slot holds already are left out. On many bridges each store traps, and most
+/// repeated messages are in their slot already.
 pub(crate) fn to_store(
     path: &dyn Path,
     lane: Lane,
@@ -576,17 +605,17 @@ pub(crate) fn to_store(
     body: &Body,
 ) -> [Option<(usize, u64)>; WORDS] {
     let id = core::ptr::from_ref(path).cast::<()>().addr() as u64;
-    let whose = WHOSE.get(lane as usize);
-    if let Some(whose) = whose.filter(|_| number == 1 && !is_own(path)) {
-        whose.store(id, Relaxed);
+    let peer = PEERS.get(lane as usize);
+    if let Some(peer) = peer.filter(|_| number == 1 && !is_own(path)) {
+        peer.store(id, Relaxed);
     }
-    let is_known = whose.is_some_and(|whose| whose.load(Relaxed) == id);
+    let is_known = peer.is_some_and(|peer| peer.load(Relaxed) == id);
     let first = place_of(lane, slot.into());
     array::from_fn(|index| {
         let (at, word) = (index * 8, number_at(body, index * 8));
         let there = THERE.get(first + index).filter(|_| is_known);
         let before = there.map(|there| there.xchg(word, Relaxed));
-        // In the first round there is nothing.
+        // In the first round the slots are empty.
         let is_there = number > SLOTS_OF_RING as u64 && before == Some(word);
         (!is_there).then_some((at, word))
     })
@@ -594,11 +623,11 @@ pub(crate) fn to_store(
 
 // ----- more messages ---------------------------------------------------------------------------------
 
-/// One more message for that slot of a ring, which the module did not want to send; none if none is found.
+/// Returns an additional message for that slot of a ring, or `None` if none is found.
 pub(crate) fn replay(lane: Lane, slot: u64) -> Option<Body> {
     for round in 0..16 {
         let mut body = match lies_there(lane, slot) {
-            // A store or two are enough for it.
+            // The message of this slot takes only a store or two.
             Some(body) if round == 0 && !one_in(8) => body,
             _ => remembered(),
         };
@@ -624,12 +653,12 @@ pub(crate) fn replay(lane: Lane, slot: u64) -> Option<Body> {
     None
 }
 
-/// What was wrong with a message of the peer, which may be the answer to a lie: nothing.
+/// Ignores an error of a message from the peer, which may be the answer to a lie.
 pub(crate) fn forgive<E>(_: Result<(), E>) -> Result<(), E> {
     Ok(())
 }
 
-/// So many more messages are sent at once.
+/// Returns the number of additional messages to send now.
 pub(crate) fn burst(path: &dyn Path) -> usize {
     let is_wanted = FLOODS.load(Relaxed) && is_asked_for(Kind::Replay as usize);
     if is_own(path) || said() == 0 || !is_wanted {
@@ -639,7 +668,7 @@ pub(crate) fn burst(path: &dyn Path) -> usize {
     }
 }
 
-/// What is put into an annex of so many bytes.
+/// Returns the bytes to store in the annex in the place of `words`.
 pub(crate) fn annex(path: &dyn Path, words: &[u8]) -> [u8; 512] {
     let mut said = [0; 512];
     put(&mut said, 0, words);
@@ -656,7 +685,7 @@ pub(crate) fn annex(path: &dyn Path, words: &[u8]) -> [u8; 512] {
 
 // ----- numbers -------------------------------------------------------------------------------------
 
-/// A number that is said.
+/// Returns the number to store in the place of a true one.
 pub(crate) fn number(kind: Kind, number: u64) -> u64 {
     if lies(kind) {
         other(number)
@@ -665,7 +694,7 @@ pub(crate) fn number(kind: Kind, number: u64) -> u64 {
     }
 }
 
-/// A number that is said to a peer by such a path.
+/// Returns the number to store for a peer at the end of this path.
 pub(crate) fn number_to(path: &dyn Path, kind: Kind, true_one: u64) -> u64 {
     if is_own(path) {
         true_one
@@ -674,7 +703,7 @@ pub(crate) fn number_to(path: &dyn Path, kind: Kind, true_one: u64) -> u64 {
     }
 }
 
-/// A counter of a ring that is said.
+/// Returns the value to store in a counter of a ring.
 pub(crate) fn counter(path: &dyn Path, count: u32) -> u32 {
     if is_own(path) {
         return count;
@@ -683,29 +712,30 @@ pub(crate) fn counter(path: &dyn Path, count: u32) -> u32 {
     number(Kind::Ring, count.into()) as u32
 }
 
-/// What is wished for of a ring, or the doorbell for that.
-pub(crate) fn wish(path: &dyn Path, true_one: u32) -> u32 {
-    number_to(path, Kind::Wish, true_one.into()) as u32
+/// Returns the threshold or the doorbell to store in a wake-up request of a ring.
+pub(crate) fn wake_request(path: &dyn Path, true_one: u32) -> u32 {
+    number_to(path, Kind::WakeRequest, true_one.into()) as u32
 }
 
-/// Where the ring moves, if that is said though it is not so.
+/// Returns the word of a false move of the ring, or `None` for no move.
 pub(crate) fn moves(path: &dyn Path, produced: u32) -> Option<u64> {
     let is_said = !is_own(path) && one_in(4) && lies(Kind::Ring);
     is_said.then(|| other(1 << 32 | u64::from(produced)))
 }
 
-/// The header of a slot.
+/// Returns the header to store in a bounce slot.
 pub(crate) fn header<const N: usize>(mut header: [u8; N]) -> [u8; N] {
     SLOTS.fetch_add(1, Relaxed);
     let is_torn = lies(Kind::Torn);
     if !is_torn && !lies(Kind::Slot) {
         return header;
     }
-    // The sequence, or what lies behind it.
+    // A torn header has a wrong sequence number or checksum. Other lies change a field after the
+    // sequence number.
     let at = if is_torn { 0 } else { 8 * (1 + below(4)) };
     let said = other(number_at(&header, at));
     put(&mut header, at, &said.to_le_bytes());
-    // Else the check says it.
+    // Without a new checksum the old one would reveal the change.
     if !is_torn || one_in(2) {
         let words = array::from_fn::<u64, 7, _>(|index| number_at(&header, index * 8));
         let check = words
@@ -722,7 +752,7 @@ pub(crate) fn header<const N: usize>(mut header: [u8; N]) -> [u8; N] {
 
 // ----- doorbells -----------------------------------------------------------------------------------
 
-/// How often a doorbell rings, and whether others do, too.
+/// Returns how many times to ring a doorbell, and whether to ring the others, too.
 pub(crate) fn rings() -> (usize, bool) {
     if lies(Kind::Silence) {
         (0, false)
@@ -733,27 +763,29 @@ pub(crate) fn rings() -> (usize, bool) {
     }
 }
 
-/// The mark of a slot and that of its group, each with its place, in the order in which they are stored.
+/// Returns the mark of a slot and that of its group, each with its place, in the order in which the
+/// caller stores them.
 pub(crate) fn mark(path: &dyn Path, slot: usize, group: usize) -> [(usize, u8); 2] {
     let marks = [(slot, 1), (group, 1)];
     if is_own(path) || !lies(Kind::News) {
         return marks;
     }
     match below(6) {
-        // Taken away.
+        // Both marks are removed.
         0 => [(slot, 0), (group, 0)],
-        // The mark of a group in which nothing is marked, and one in a group that is not.
+        // The first pair marks a group without a marked slot. The second marks a slot in an
+        // unmarked group.
         1 => [(slot, 0), (group, 1)],
         2 => [(slot, 1), (group, 0)],
-        // Too early.
+        // The mark of the group is stored before that of the slot.
         3 => [(group, 1), (slot, 1)],
-        // Of another one of the group.
+        // Another slot of the group is marked.
         4 => [(slot ^ 1 + below(63), 1), (group, 1)],
         _ => [(slot, random() as u8), (group, random() as u8)],
     }
 }
 
-/// So many more marks are stored at once.
+/// Returns the number of additional marks to store now.
 pub(crate) fn more_marks(path: &dyn Path) -> usize {
     if is_own(path) || said() == 0 || !lies(Kind::News) {
         0
@@ -762,9 +794,10 @@ pub(crate) fn more_marks(path: &dyn Path) -> usize {
     }
 }
 
-/// One of them, of so many bytes of marks, with its place.
+/// Returns one additional mark and its place among `size` bytes of marks.
 pub(crate) fn any_mark(size: usize) -> (usize, u8) {
-    // Groups are few, and nothing is found without theirs.
+    // Aims at the marks of groups often. They are few, and the peer finds no slot without its
+    // group's mark.
     let at = if one_in(4) { below(64) } else { below(size) };
     let mark = if one_in(16) { 0 } else { random() as u8 };
     (at.min(size.saturating_sub(1)), mark)
@@ -774,15 +807,15 @@ pub(crate) fn any_mark(size: usize) -> (usize, u8) {
 
 fn make_sink() {
     if SINK.load(Relaxed) == 0 {
-        if let Ok(memory) = SharedMemory::new(2 * PAGE_SIZE, &User::Physical, Payer::Nobody) {
+        if let Ok(memory) = SharedMemory::new(2 * PAGE_SIZE, &MemoryUser::Physical, Payer::None) {
             SINK.store(memory.bus_address(), Relaxed);
-            // The peer may use it for ever.
+            // The peer may use the memory for ever.
             core::mem::forget(memory);
         }
     }
 }
 
-/// The hello that is said in the place of a true one.
+/// Returns the hello to send in the place of a true one.
 pub(crate) fn hello(mut hello: Hello) -> Hello {
     let is_flat = hello.mode == Mode::Flat.number();
     IS_FLAT.store(is_flat, Relaxed);
@@ -791,17 +824,18 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
     }
     OFFERS.fetch_add(1, Relaxed);
     AGE.store(0, Relaxed);
-    // As many short sessions as long ones.
+    // Short sessions are as frequent as long ones.
     let due = 1 << below(6);
     DUE.store(due, Relaxed);
     LONGEST.store(due + 4 * GRACE, Relaxed);
     FLOODS.store(!one_in(3), Relaxed);
     QUIET.store(0, Relaxed);
-    // Now and then for longer: what the peer does then is of interest, too.
+    // Now and then the liar is patient, as a test of how the peer behaves in a quiet session.
     PATIENCE.store(if one_in(16) { 50 } else { 10 }, Relaxed);
     LOOKS.store(40, Relaxed);
     if hello.echo == 0 {
-        // If the last offer has come to nothing the peer may not answer this generation, for a minute in the end.
+        // If the last offer led to nothing, the peer may not answer this generation for up to a
+        // minute. So the liar shows another generation.
         let said = said();
         let is_vain = said != 0 && SAID_BY_OFFER.load(Relaxed) == said;
         SAID_BY_OFFER.store(said, Relaxed);
@@ -814,9 +848,9 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
     if !lies(Kind::Hello) {
         return hello;
     }
-    // Neither side may hear the other one.
+    // Neither side may notice the other one.
     ends_soon(GRACE);
-    // This one may not be answered for a while.
+    // The peer may not answer the old generation for a while.
     hello.generation = random() | 1;
     match below(10) {
         0 => hello.echo = other(hello.echo.into()) as u32,
@@ -824,7 +858,7 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
         4 => hello.page_shift = other(hello.page_shift.into()) as u8,
         5 => {
             hello.control = match is_flat {
-                // At the end of all.
+                // The control block is at the end of the aperture.
                 _ if one_in(4) => hello
                     .aperture_base
                     .wrapping_add(hello.aperture_len)
@@ -845,18 +879,19 @@ pub(crate) fn hello(mut hello: Hello) -> Hello {
     hello
 }
 
-/// A word for a register of the mailbox.
+/// Returns the word to store in a register of the mailbox.
 pub(crate) fn register(word: u32) -> u32 {
     let said = number(Kind::Mailbox, word.into()) as u32;
     if said != word {
-        // As after another hello; and once the peer has taken it, this side shows the true word to nobody.
+        // The peer reads the word as one of another hello. Once the peer has taken it, the liar
+        // never shows the true word again.
         ends_soon(GRACE);
         LOOKS.store(20, Relaxed);
     }
     said
 }
 
-/// Whether this side begins anew, as nobody takes up its offer.
+/// Returns whether the liar begins anew, as the peer does not take up its offer.
 pub(crate) fn gives_up(in_session: bool) -> bool {
     let looks = LOOKS.load(Relaxed);
     let left = if in_session {
@@ -868,7 +903,7 @@ pub(crate) fn gives_up(in_session: bool) -> bool {
     looks == 1 && !in_session
 }
 
-/// Whether this side ends the session, which has lasted for another tick: it begins many.
+/// Returns whether the liar ends the session. The caller calls this once each tick.
 pub(crate) fn tires(path: &dyn Path) -> bool {
     if is_own(path) {
         return false;
@@ -883,24 +918,25 @@ pub(crate) fn tires(path: &dyn Path) -> bool {
     AGE.load(Relaxed) > LONGEST.load(Relaxed) || quiet > PATIENCE.load(Relaxed)
 }
 
-/// Whether this side looks at the control ring again at once, though nobody has rung: to say more.
+/// Returns whether the liar polls the control ring again at once, without a doorbell, to send more
+/// messages.
 pub(crate) fn goes_on(path: &dyn Path) -> bool {
     !is_own(path) && FLOODS.load(Relaxed) && !one_in(64)
 }
 
-/// Whether this side says farewell and goes on.
+/// Returns whether the liar says farewell and goes on.
 pub(crate) fn leaves_early(path: &dyn Path) -> bool {
     !is_flat() && !is_own(path) && lies(Kind::Farewell)
 }
 
-/// Whether this side does not say farewell, though it writes nothing any more.
+/// Returns whether the liar stays silent at the end of a session instead of saying farewell.
 pub(crate) fn leaves_silently(path: &dyn Path) -> bool {
     !is_own(path) && lies(Kind::Leave)
 }
 
-// ----- what it has done ----------------------------------------------------------------------------
+// ----- counts ------------------------------------------------------------------------------------
 
-/// Shows the counts: a line `name value` for each.
+/// Writes the counts: a line `name value` for each.
 pub(crate) fn show<T>(_: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "said {}", said())?;
     writeln!(f, "messages {}", MESSAGES.load(Relaxed))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is seen late of what an end writes.
+//! Tests of the writes of an end that arrive late.
 
 use super::*;
 use crate::order::Engines;
 use crate::order::Initiator;
 
 #[test]
-fn stores_and_doorbells_may_be_late_and_messages_are_not() {
+fn weak_order_delays_stores_and_doorbells_but_not_messages() {
     let mut late = [0, 0];
     for seed in 0..100 {
         let engines = Engines::Switch;
@@ -23,7 +23,7 @@ fn stores_and_doorbells_may_be_late_and_messages_are_not() {
         assert_eq!((b.read(0x448), b.interrupted()), (0xdead_beef, 1));
         b.write(MESSAGES, 1 << 18);
         a.write(RING, 0x9);
-        // All of one write, or none, at both ends.
+        // All doorbells of one write arrive, or none, at both ends.
         let bells = b.read(DOORBELLS);
         assert!(bells == 0 || bells == 0x9, "{bells:#x}");
         assert_eq!(a.read(DOORBELLS), bells);
@@ -31,7 +31,7 @@ fn stores_and_doorbells_may_be_late_and_messages_are_not() {
         late[1] += usize::from(bells == 0);
         a.port.push(Initiator::Processor);
         assert!(stored());
-        // No hold is for longer.
+        // No write is held for longer.
         (0..256).for_each(|_| a.port.push(Initiator::Processor));
         assert_eq!((b.read(DOORBELLS), b.interrupted()), (0x9, 1));
     }

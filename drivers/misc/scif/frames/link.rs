@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The rings with one peer: how they are joined with the peer's, and how that ends.
+//!
+//! # States
+//!
+//! `Idle`: this node has offered nothing, or the peer lacks the service. `Offered`: the peer has an
+//! offer of this node. `Joined`: both have the other's. `Ended`: the driver or the peer has gone.
+//! `logic/frame_messages.rs` has the messages.
+//!
+//! # Locks
+//!
+//! `Link::inner` is held while the client is told, so that it is told in order. So when the driver has
+//! ended a link, no other task is in the client's code, and the driver's module can be unloaded.
+
+use super::{
+    buffers::Buffers,
+    queue::{
+        self,
+        Queue, //
+    },
+    Client, //
+};
+use crate::{
+    logic::{
+        frame_messages::{
+            BlockOffer,
+            FrameMessage, //
+        },
+        frame_ring::Geometry,
+    },
+    peer::{
+        control::Reservation,
+        doorbells::Subscription,
+        service::Violation,
+        Peer, //
+    },
+    sys::{
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        }, //
+    },
+    transport::path::Path, //
+};
+use kernel::{
+    new_mutex,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    },
+    time::Delta, //
+};
+
+/// The peer's block.
+#[derive(Clone, Copy)]
+pub(super) struct Remote {
+    pub(super) address: u64,
+    /// The common geometry, with the size of the peer's buffers.
+    pub(super) geometry: Geometry,
+}
+
+/// The rings that this node has offered.
+pub(super) struct Rings {
+    // Dropped before the queues.
+    subscriptions: KVec<Subscription>,
+    queues: KVec<Arc<Queue>>,
+    block: Arc<SharedMemory>,
+    offered: Geometry,
+}
+
+pub(super) enum State {
+    Idle,
+    Offered(Rings),
+    Joined(Rings),
+    /// The driver or the peer has gone. The peer may still write to the rings.
+    Ended(Option<Rings>),
+}
+
+pub(super) struct Inner {
+    pub(super) state: State,
+    /// The client, until the driver or the session has gone.
+    pub(super) client: Option<Arc<dyn Client>>,
+}
+
+/// The frame rings with one peer.
+#[pin_data]
+pub(crate) struct Link {
+    pub(super) peer: Arc<Peer>,
+    pub(super) queues: u32,
+    #[pin]
+    pub(super) inner: Mutex<Inner>,
+    /// Whether the peer has said that it uses the rings no more, or is lost.
+    is_released: Atomic<bool>,
+    /// Woken when that is so.
+    #[pin]
+    released: WaitQueue,
+}
+
+/// Number of slots of a ring, and of its buffers, where the peer reaches all memory.
+pub(super) const SLOTS: u32 = 256;
+
+/// Fewest slots of a ring.
+const FEWEST_SLOTS: u32 = 32;
+
+/// Bytes that the buffers for one peer take at most.
+const MOST_MEMORY: u64 = 4 << 20;
+
+/// Where the peer reaches little memory, buffers take at most one part in so many of the memory for
+/// rings.
+const PART: u64 = 4;
+
+/// Returns how many queues to offer, and how many slots each has, if there may be `queues`.
+fn size_for(path: &dyn Path, queues: u32) -> (u32, u32) {
+    let bytes = |queues: u32, slots: u32| u64::from(queues) * u64::from(slots) * PAGE_SIZE as u64;
+    let room = path.limits().rings.map_or(u64::MAX, |bytes| bytes / PART);
+    let room = room.min(MOST_MEMORY);
+    let (mut queues, mut slots) = (queues, SLOTS);
+    while bytes(queues, slots) > room && (queues > 1 || slots > FEWEST_SLOTS) {
+        // Few queues with many slots are worth less than the reverse, down to a frame or two.
+        match slots > 2 * FEWEST_SLOTS || queues == 1 {
+            true => slots /= 2,
+            false => queues /= 2,
+        }
+    }
+    (queues, slots)
+}
+
+/// Time after which a peer that does not release the rings counts as lost.
+const RELEASE: Delta = Delta::from_secs(30);
+
+impl Rings {
+    /// Makes a block to offer.
+    /// Context: may sleep.
+    fn new(peer: &Peer, queues: u32) -> Result<Self> {
+        let buffer = u32::try_from(PAGE_SIZE)?;
+        let (queues, slots) = size_for(peer.path(), queues);
+        let offered = Geometry::new(queues, slots, buffer).ok_or(EINVAL)?;
+        let block = peer.path().share(offered.size(), Payer::None)?;
+        Ok(Self {
+            subscriptions: KVec::new(),
+            queues: KVec::new(),
+            block: Arc::new(block, GFP_KERNEL)?,
+            offered,
+        })
+    }
+
+    fn offer(&self) -> FrameMessage {
+        FrameMessage::Offer {
+            offer: BlockOffer {
+                address: self.block.bus_address(),
+                queues: self.offered.queues(),
+                slots: self.offered.slots(),
+                buffer: self.offered.buffer(),
+            },
+        }
+    }
+
+    /// Makes the queues, once the peer's offer has come.
+    /// Context: may sleep.
+    fn join(&mut self, peer: &Arc<Peer>, client: &Arc<dyn Client>, offer: &BlockOffer) -> Result {
+        let queues = self.offered.queues().min(offer.queues);
+        let slots = self.offered.slots().min(offer.slots);
+        let common = |buffer| Geometry::new(queues, slots, buffer).ok_or(EINVAL);
+        let own = common(self.offered.buffer())?;
+        let remote = Remote {
+            address: offer.address,
+            geometry: common(offer.buffer)?,
+        };
+        let path = peer.path();
+        path.reach(remote.address, remote.geometry.size() as u64)?;
+        for number in 0..queues {
+            let buffers = Buffers::new(path, slots as usize, slots)?;
+            let user = client.clone();
+            let queue = Queue::new(peer, number, &self.block, (own, remote), buffers, user)?;
+            self.queues.push(queue.clone(), GFP_KERNEL)?;
+            let id = queue::channel(number);
+            let subscription = Subscription::to_channel(&peer.doorbells, id, queue)?;
+            self.subscriptions.push(subscription, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes an offer to the peer, if none was made.
+    /// Context: may sleep, does not wait for the peer.
+    pub(super) fn offer(&mut self, peer: &Arc<Peer>, queues: u32) -> Result {
+        if matches!(self.state, State::Idle) {
+            let reservation = Reservation::new(GFP_KERNEL)?;
+            let _inside = peer.enter().ok_or(ENODEV)?;
+            let rings = Rings::new(peer, queues)?;
+            let offer = rings.offer();
+            self.state = State::Offered(rings);
+            peer.send(reservation, &offer);
+        }
+        Ok(())
+    }
+
+    /// Ends the use of the rings. Returns the rings, to which the peer may still write.
+    /// Context: may sleep.
+    pub(super) fn leave(&mut self, next: State) -> Option<Rings> {
+        match core::mem::replace(&mut self.state, next) {
+            State::Joined(mut rings) => {
+                // No doorbell reaches the client any more.
+                rings.subscriptions = KVec::new();
+                if let Some(client) = &self.client {
+                    client.down();
+                }
+                rings.queues.iter().for_each(|queue| queue.end_use());
+                Some(rings)
+            }
+            State::Offered(rings) => Some(rings),
+            State::Idle => None,
+            State::Ended(rings) => rings,
+        }
+    }
+}
+
+/// Logs that there are no rings with a peer.
+pub(super) fn no_rings(peer: &Peer, error: Error) {
+    if peer.may_log() && !peer.is_over() {
+        let node = peer.node();
+        pr_warn!("node {node}: its frame rings can't be made: {error:?}; its network device stays without carrier\n");
+    }
+}
+
+impl Link {
+    /// Creates the link, with nothing offered.
+    /// Context: may sleep.
+    pub(super) fn new(
+        peer: &Arc<Peer>,
+        queues: u32,
+        client: Option<Arc<dyn Client>>,
+    ) -> Result<Arc<Self>> {
+        let inner = Inner {
+            state: State::Idle,
+            client,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                queues,
+                inner <- new_mutex!(inner, "frames::Link::inner"),
+                is_released: Atomic::new(false),
+                released <- new_wait_queue!("scif::frames::Link::released"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes the peer's offer, and makes an own one, if none was made.
+    pub(super) fn offered(&self, offer: &BlockOffer) -> Result<(), Violation> {
+        let mut inner = self.inner.lock();
+        if let Err(error) = inner.offer(&self.peer, self.queues) {
+            no_rings(&self.peer, error);
+            return Ok(());
+        }
+        let Some(client) = inner.client.clone() else {
+            return Ok(());
+        };
+        let mut rings = match core::mem::replace(&mut inner.state, State::Idle) {
+            State::Offered(rings) => rings,
+            State::Joined(rings) => {
+                inner.state = State::Joined(rings);
+                return Err("it offers frame rings twice");
+            }
+            other => {
+                inner.state = other;
+                return Ok(());
+            }
+        };
+        let joined = rings.join(&self.peer, &client, offer);
+        let told = joined.and_then(|()| client.up(&rings.queues).inspect_err(|_| client.down()));
+        match told {
+            Ok(()) => inner.state = State::Joined(rings),
+            Err(error) => {
+                rings.subscriptions = KVec::new();
+                rings.queues.iter().for_each(|queue| queue.end_use());
+                // The peer may use the rings already.
+                inner.state = State::Ended(Some(rings));
+                if error == EFAULT {
+                    return Err("it offers frame rings that can't be reached");
+                }
+                no_rings(&self.peer, error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&self) {
+        self.is_released.store(true, Release);
+        self.released.wake_all();
+    }
+
+    /// Ends the use of the rings by the client. When this returns, no task is in the client. Returns
+    /// the rings, to which the peer may still write.
+    /// Context: may sleep, does not wait for the peer.
+    pub(super) fn leave_client(&self) -> Option<Rings> {
+        let (rings, client) = {
+            let mut inner = self.inner.lock();
+            let rings = inner.leave(State::Ended(None));
+            (rings, inner.client.take())
+        };
+        drop(client);
+        rings
+    }
+
+    /// Ends the use of the rings. If the peer can't be heard of any more, the memory stays until the
+    /// session is forgotten.
+    /// Context: may sleep, waits for the peer.
+    pub(super) fn end(self: &Arc<Self>) {
+        let Some(rings) = self.leave_client() else {
+            return;
+        };
+        self.is_released.store(false, Release);
+        // No signal may interrupt this: the peer writes to the rings until it has the message.
+        let is_released = Reservation::new(GFP_KERNEL).is_ok_and(|reservation| {
+            self.peer.send(reservation, &FrameMessage::Withdraw {});
+            let is_over = || self.is_released.load(Acquire) || self.peer.is_over();
+            self.released
+                .wait_uninterruptible_timeout(RELEASE, || is_over().then_some(()))
+                .is_some()
+        });
+        if !is_released {
+            self.peer.fail("it does not release frame rings");
+        }
+        let mut inner = self.inner.lock();
+        if self.peer.is_over() {
+            inner.state = State::Ended(Some(rings));
+        }
+    }
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending frames by a queue.
+//!
+//! A sender puts frames into buffers of the peer, as many as there is room for, and then tells the
+//! peer of all of them at once. The CPU copies small frames while the sender waits, an engine copies
+//! large ones later (`frames/flight.rs`). The peer is told of a frame when it and all frames before
+//! it have arrived. Until then they are *pending*.
+
+use super::{
+    fifo::Fifo,
+    flight::{
+        Flight,
+        Place, //
+    },
+    queue::{
+        Queue,
+        Sender, //
+    },
+};
+use crate::{
+    logic::frame_ring::{
+        self,
+        Corrupt,
+        Descriptor,
+        FILLED,
+        FRAME_WISH,
+        META,
+        POSTED, //
+    },
+    rma::transfer_policy::most_by_cpu,
+    sync::in_flight::InFlightGuard,
+    sys::{
+        payload::Payload,
+        reached::{
+            flush_writes,
+            Room, //
+        },
+    },
+    transport::engine::ChosenEngine,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLockGuard, //
+    },
+};
+
+/// Number of times that the sender tries to settle a failed engine.
+const MOST_ATTEMPTS: u32 = 1 << 16;
+
+/// Frames of which the peer was not told.
+pub(super) struct Pending {
+    /// Number of the buffer behind the last frame.
+    end: u32,
+    stage: Stage,
+}
+
+/// The stage of a pending frame.
+enum Stage {
+    /// It has arrived.
+    Filled,
+    /// An engine copies it.
+    Flying(Arc<Flight>),
+    /// The engine has failed, and may still have writes under way.
+    Settling {
+        failed: Arc<Flight>,
+        settling: Option<Arc<Flight>>,
+        attempts: u32,
+    },
+}
+
+/// Frames that an engine has copied since the user asked last.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Landed {
+    /// Number of frames.
+    pub frames: u32,
+    /// Number of their bytes.
+    pub bytes: u32,
+}
+
+/// A sender at work. The drop publishes what it has put.
+pub struct Sending<'a> {
+    pub(super) queue: &'a Arc<Queue>,
+    pub(super) state: SpinLockGuard<'a, Sender>,
+    // Dropped last: everything else happens inside the peer.
+    pub(super) _inside: InFlightGuard<'a>,
+}
+
+impl Sender {
+    /// Creates the state of a sender that has sent nothing.
+    /// Context: may sleep.
+    pub(super) fn new(slots: u32) -> Result<Self> {
+        Ok(Self {
+            published: 0,
+            filled: 0,
+            pending: Fifo::new(slots as usize)?,
+            engine: None,
+            landed: Landed::default(),
+        })
+    }
+
+    /// Notes that the buffers up to `end` belong to frames at this stage.
+    fn pend(&mut self, end: u32, stage: Stage) {
+        if let (Some(last), Stage::Filled) = (self.pending.last_mut(), &stage) {
+            if let Stage::Filled = last.stage {
+                last.end = end;
+                return;
+            }
+        }
+        self.pending.push(Pending { end, stage });
+    }
+}
+
+impl Sending<'_> {
+    /// Returns the number of buffers that can be filled.
+    ///
+    /// # Errors
+    ///
+    /// The peer breaks the rules, which ends the session.
+    pub fn room(&self) -> Result<u32> {
+        let posted = self.queue.ours().load(POSTED)?;
+        let free = frame_ring::free(self.queue.own, posted, self.state.filled);
+        free.map_err(|Corrupt| self.queue.fail(EIO))
+    }
+
+    /// Returns the number of buffers that a frame of `len` bytes takes.
+    pub fn buffers_of(&self, len: u32) -> u32 {
+        self.queue.remote.geometry.buffers_of(len)
+    }
+
+    /// Returns whether an engine should copy a frame of `len` bytes.
+    pub fn wants_engine(&mut self, len: u32) -> bool {
+        u64::from(len) > most_by_cpu() && self.engine().is_some()
+    }
+
+    /// Returns the place of an engine that works and is not busy.
+    fn engine(&mut self) -> Option<usize> {
+        let path = self.queue.peer.path();
+        let working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
+        if !self.state.engine.as_ref().is_some_and(working) {
+            self.state.engine = ChosenEngine::among(path.engines());
+        }
+        let place = self.state.engine.as_ref()?.place;
+        let route = path.engine(Some(place))?;
+        // A frame begins and ends at any byte, so the engine must not require an alignment.
+        let takes_all = route.engine.can_copy(1, 1, 1);
+        (takes_all && !route.engine.is_busy()).then_some(place)
+    }
+
+    /// Puts a frame of `total` bytes into buffers of the peer. `fill` stores the bytes from an offset
+    /// of the frame on in a part of the memory.
+    ///
+    /// # Errors
+    ///
+    /// - EAGAIN: there is no room.
+    /// - Errors of `fill`: the frame is not sent.
+    /// - The peer breaks the rules, which ends the session.
+    pub fn put(
+        &mut self,
+        total: u32,
+        meta: &[u8; META],
+        fill: impl FnMut(u32, &Room<'_>) -> Result,
+    ) -> Result {
+        let place = self.place_for(total)?;
+        self.fill(place, fill)?;
+        let end = self.describe(place, meta)?;
+        if self.state.pending.len() != 0 {
+            self.state.pend(end, Stage::Filled);
+        }
+        self.state.filled = end;
+        Ok(())
+    }
+
+    /// Puts a frame of `total` bytes as [`Self::put`] does. An engine copies it if it can, and the
+    /// frame is dropped when it has arrived. Returns whether an engine copies it.
+    pub fn put_by_engine(
+        &mut self,
+        total: u32,
+        meta: &[u8; META],
+        frame: KBox<dyn Payload>,
+    ) -> Result<bool> {
+        let place = self.place_for(total)?;
+        let flight = match self.engine() {
+            Some(engine) => Flight::start(self.queue, engine, place, frame),
+            None => Err(frame),
+        };
+        let flight = match flight {
+            Ok(flight) => flight,
+            Err(frame) => {
+                let put = self.put(total, meta, |from, room| frame.copy_to(from, room));
+                return put.map(|()| false);
+            }
+        };
+        // The flight uses the buffers, even if they can't be described.
+        let end = place.number.wrapping_add(self.buffers_of(total));
+        self.state.pend(end, Stage::Flying(flight));
+        self.state.filled = end;
+        self.describe(place, meta).map(|_| true)
+    }
+
+    fn place_for(&self, total: u32) -> Result<Place> {
+        if total == 0 || self.buffers_of(total) > self.room()? {
+            return Err(EAGAIN);
+        }
+        Ok(Place {
+            number: self.state.filled,
+            total,
+        })
+    }
+
+    /// Has the CPU fill buffers.
+    fn fill(&self, place: Place, mut fill: impl FnMut(u32, &Room<'_>) -> Result) -> Result {
+        let queue = self.queue;
+        for (number, offset, len) in queue.remote.buffers(place) {
+            let address = queue.buffer_address(number)?;
+            let memory = queue.peer.path().reach(address, len.into());
+            let memory = memory.map_err(|error| queue.fail(error))?;
+            fill(offset, &Room::new(memory, len))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the descriptors of a frame. Returns the number of the buffer behind it.
+    fn describe(&self, place: Place, meta: &[u8; META]) -> Result<u32> {
+        let (queue, total) = (self.queue, place.total);
+        let theirs = queue.theirs()?;
+        let mut end = place.number;
+        for (number, offset, len) in queue.remote.buffers(place) {
+            let is_first = offset == 0;
+            let descriptor = Descriptor {
+                len,
+                has_more: offset + len < total,
+                total: if is_first { total } else { 0 },
+                meta: if is_first { *meta } else { [0; META] },
+            };
+            theirs.write(queue.own.descriptor(number), &descriptor.encode())?;
+            end = number.wrapping_add(1);
+        }
+        Ok(end)
+    }
+
+    /// Tells the peer of the frames that have arrived, and rings if it sleeps.
+    pub fn publish(&mut self) -> Result {
+        let (before, after) = (self.state.published, self.arrived()?);
+        if before == after {
+            return Ok(());
+        }
+        // All bytes and descriptors arrive before the count.
+        flush_writes();
+        self.queue.theirs()?.write_u32(FILLED, after)?;
+        flush_writes();
+        self.state.published = after;
+        self.queue.answer(FRAME_WISH, before, after)
+    }
+
+    /// Returns the number of the buffer up to which all have arrived.
+    fn arrived(&mut self) -> Result<u32> {
+        let mut arrived = self.state.published;
+        while self.has_first_arrived()? {
+            let Some(first) = self.state.pending.pop() else {
+                return Ok(self.state.filled);
+            };
+            arrived = first.end;
+        }
+        Ok(arrived)
+    }
+
+    /// Returns whether the first pending frames have arrived, or there are none.
+    fn has_first_arrived(&mut self) -> Result<bool> {
+        let Some(first) = self.state.pending.first_mut() else {
+            return Ok(true);
+        };
+        let landed = match &mut first.stage {
+            Stage::Filled => return Ok(true),
+            Stage::Flying(flight) => match flight.result() {
+                None => return Ok(false),
+                Some(Ok(())) => flight.clone(),
+                Some(Err(_)) => {
+                    let failed = flight.clone();
+                    first.stage = Stage::Settling {
+                        failed,
+                        settling: None,
+                        attempts: 0,
+                    };
+                    return self.has_first_arrived();
+                }
+            },
+            Stage::Settling {
+                failed,
+                settling,
+                attempts,
+            } => match settle(failed, settling, attempts) {
+                Ok(false) => return Ok(false),
+                Ok(true) => {
+                    let failed = failed.clone();
+                    self.fill_again(&failed)?;
+                    failed
+                }
+                Err(error) => return Err(self.queue.fail(error)),
+            },
+        };
+        if let Some((_, place)) = landed.frame() {
+            let landed = &mut self.state.landed;
+            landed.frames = landed.frames.wrapping_add(1);
+            landed.bytes = landed.bytes.wrapping_add(place.total);
+        }
+        Ok(true)
+    }
+
+    /// Has the CPU copy the frame of a flight that has failed.
+    fn fill_again(&self, failed: &Flight) -> Result {
+        let (frame, place) = failed.frame().ok_or(EINVAL)?;
+        let filled = self.fill(place, |from, room| frame.copy_to(from, room));
+        // The peer has been told the place of later frames, so this one can't be left out.
+        filled.map_err(|error| self.queue.fail(error))
+    }
+
+    /// Reports copies of the engine that have completed. Returns whether frames are pending.
+    pub fn reap(&mut self) -> bool {
+        match self.state.pending.first_mut().map(|first| &first.stage) {
+            None => false,
+            Some(Stage::Flying(flight)) => {
+                flight.reap();
+                true
+            }
+            Some(_) => true,
+        }
+    }
+
+    /// Returns whether the sender has to publish again soon, though no doorbell rings and no engine
+    /// ends: an engine has failed.
+    pub fn is_settling(&mut self) -> bool {
+        let first = self.state.pending.first_mut();
+        first.is_some_and(|first| matches!(first.stage, Stage::Settling { .. }))
+    }
+
+    /// Returns the frames that an engine has copied since the last call.
+    pub fn landed(&mut self) -> Landed {
+        core::mem::take(&mut self.state.landed)
+    }
+
+    /// Asks the peer to ring once `wanted` buffers can be filled. Returns whether they already can
+    /// be, so that the sender need not wait.
+    pub fn wait_for_room(&mut self, wanted: u32) -> Result<bool> {
+        let wanted = wanted.min(self.queue.own.slots());
+        let at = self.state.filled.wrapping_add(wanted);
+        let theirs = self.queue.theirs()?;
+        self.queue.room.make(&theirs, &self.queue.ours(), at)
+    }
+}
+
+/// Goes on with the settling of an engine that has failed. Returns whether it writes no more. EIO:
+/// that can't be found out.
+fn settle(
+    failed: &Arc<Flight>,
+    settling: &mut Option<Arc<Flight>>,
+    attempts: &mut u32,
+) -> Result<bool> {
+    match settling.as_ref().map(|flight| flight.result()) {
+        Some(None) => return Ok(false),
+        Some(Some(Ok(()))) => return Ok(true),
+        Some(Some(Err(_))) | None => {}
+    }
+    *attempts += 1;
+    if *attempts > MOST_ATTEMPTS {
+        return Err(EIO);
+    }
+    match failed.settle() {
+        Ok(flight) => *settling = Some(flight),
+        Err(EAGAIN) => *settling = None,
+        // The engine has stopped.
+        Err(_) => return Ok(true),
+    }
+    Ok(false)
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        // Fails only if the peer's memory is out of reach, which ends the session.
+        let _ = self.publish();
+    }
+}

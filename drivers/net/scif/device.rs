@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The network device of one peer.
+//!
+//! A device has *ports*, each a pair of queues with the peer and a NAPI context that polls it. The
+//! device exists as long as the session with the peer. Its carrier is on while the peer has the
+//! other end of the rings.
+//!
+//! # What the peer can do
+//!
+//! The peer can send any bytes, as any host on a wire. The headers of a frame are copied before the
+//! stack reads them, as the peer may go on writing to its buffers. The description of a frame is
+//! read once and checked by the kernel's function for virtual machines.
+
+use crate::sys::{
+    bottom_halves_disabled,
+    Counts,
+    Incoming,
+    Napi,
+    NetDev,
+    Outgoing, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SetOnce,
+        SpinLock, //
+    }, //
+};
+use scif_main::{
+    client::own_node,
+    sister::{
+        Client,
+        Payload,
+        PeerInfo,
+        Queue,
+        Received,
+        Sending,
+        MOST_BYTES, //
+    },
+};
+
+/// Bytes of a frame that are copied at first: the headers, or a small frame as a whole.
+const HEADERS: usize = 256;
+
+/// Most frames that a poll takes before it delivers them.
+const BATCH: usize = 64;
+
+/// Buffers that have to be free before a queue that was stopped goes on. A frame never takes more.
+const ENOUGH: u32 = MOST_BYTES.div_ceil(4096);
+
+/// The ports of a device, and the device.
+#[pin_data]
+pub(crate) struct Ports {
+    // Dropped before the device.
+    ports: KVec<Pin<KBox<Port>>>,
+    device: SetOnce<NetDev>,
+}
+
+/// A pair of queues with the peer.
+#[pin_data]
+pub(crate) struct Port {
+    napi: SetOnce<Napi>,
+    /// The queue for frames to the peer, while the rings are joined.
+    #[pin]
+    tx: SpinLock<Option<Arc<Queue>>>,
+    /// The same queue, for frames of the peer.
+    #[pin]
+    rx: SpinLock<Option<Arc<Queue>>>,
+    /// Whether frames may be with an engine.
+    has_aloft: Atomic<bool>,
+    pub(crate) sent: Counts,
+    pub(crate) received: Counts,
+}
+
+impl Ports {
+    /// Creates and registers the device of a peer.
+    /// Context: may sleep.
+    pub(crate) fn register(peer: &PeerInfo) -> Result<Arc<Self>> {
+        let mut ports = KVec::new();
+        for _ in 0..peer.queues {
+            let port = pin_init!(Port {
+                napi: SetOnce::new(),
+                tx <- new_spinlock!(None, "scif_net::Port::tx"),
+                rx <- new_spinlock!(None, "scif_net::Port::rx"),
+                has_aloft: Atomic::new(false),
+                sent: Counts::new(),
+                received: Counts::new(),
+            });
+            ports.push(KBox::pin_init(port, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                ports,
+                device: SetOnce::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let device = NetDev::new(&this, own_node()?, peer)?;
+        for (number, port) in (0..).zip(&this.ports) {
+            port.napi.populate(Napi::new(&device, &this, number)?);
+        }
+        this.device.populate(device);
+        if let Some(device) = this.device.as_ref() {
+            device.register()?;
+        }
+        Ok(this)
+    }
+
+    /// Returns a port.
+    pub(crate) fn port(&self, number: u32) -> Option<&Port> {
+        self.ports.get(number as usize).map(|port| &**port)
+    }
+
+    /// Returns the device, which is there as soon as there are frames.
+    pub(crate) fn device(&self) -> Option<&NetDev> {
+        self.device.as_ref()
+    }
+}
+
+impl Client for Ports {
+    fn up(&self, queues: &[Arc<Queue>]) -> Result {
+        for (port, queue) in self.ports.iter().zip(queues) {
+            port.attach(Some(queue));
+            if let Some(napi) = port.napi.as_ref() {
+                napi.enable();
+                // The first poll posts the buffers.
+                bottom_halves_disabled(|| napi.schedule());
+            }
+        }
+        let slots = queues.first().map_or(0, |queue| queue.slots());
+        match self.device() {
+            Some(device) => device
+                .up(queues.len(), slots)
+                .inspect_err(|_| Client::down(self)),
+            None => Ok(()),
+        }
+    }
+
+    fn down(&self) {
+        if let Some(device) = self.device() {
+            device.down();
+        }
+        for port in &self.ports {
+            if let Some(napi) = port.napi.as_ref() {
+                napi.disable();
+            }
+            port.attach(None);
+        }
+        if let Some(device) = self.device() {
+            device.none_aloft();
+        }
+    }
+
+    fn remove(&self) {
+        if let Some(device) = self.device() {
+            device.unregister();
+        }
+    }
+
+    fn rung(&self, queue: usize) {
+        if let Some(napi) = self.ports.get(queue).and_then(|port| port.napi.as_ref()) {
+            napi.rung();
+        }
+    }
+
+    fn landed(&self, queue: usize) {
+        if let Some(napi) = self.ports.get(queue).and_then(|port| port.napi.as_ref()) {
+            napi.schedule();
+        }
+    }
+}
+
+impl Port {
+    fn attach(&self, queue: Option<&Arc<Queue>>) {
+        let before = bottom_halves_disabled(|| {
+            let tx = core::mem::replace(&mut *self.tx.lock(), queue.cloned());
+            let rx = core::mem::replace(&mut *self.rx.lock(), queue.cloned());
+            (tx, rx)
+        });
+        drop(before);
+    }
+
+    /// Sends a frame, or drops it. Returns the frame if the caller has to keep it until the queue is
+    /// woken.
+    /// Context: bottom halves disabled, one call at a time.
+    pub(crate) fn send(&self, device: &NetDev, number: u32, frame: Outgoing) -> Option<Outgoing> {
+        let tx = self.tx.lock();
+        let Some(mut sending) = tx.as_ref().and_then(|queue| queue.sending()) else {
+            self.sent.drop_one();
+            return None;
+        };
+        let (len, segments) = (frame.len(), frame.segments());
+        let has_more_behind = frame.has_more_behind();
+        let room = sending.room().unwrap_or(0);
+        if sending.buffers_of(len) > room {
+            device.stop(number);
+            let has_room = sending
+                .publish()
+                .and_then(|()| sending.wait_for_room(ENOUGH));
+            if has_room == Ok(true) {
+                device.wake(number);
+            }
+            return Some(frame);
+        }
+        match self.put(&mut sending, device, number, frame) {
+            Ok(()) => self.sent.add(segments, len),
+            Err(_) => self.sent.fail_one(),
+        }
+        let is_full = sending.room().is_ok_and(|room| room < ENOUGH);
+        if is_full {
+            device.stop(number);
+        }
+        if is_full || !has_more_behind {
+            // Fails only if the session ends.
+            let _ = sending.publish();
+            device.landed(number, sending.landed());
+        }
+        if is_full && sending.wait_for_room(ENOUGH) == Ok(true) {
+            device.wake(number);
+        }
+        None
+    }
+
+    /// Puts a frame into buffers of the peer, which has room: by CPU, or by an engine.
+    fn put(
+        &self,
+        sending: &mut Sending<'_>,
+        device: &NetDev,
+        number: u32,
+        frame: Outgoing,
+    ) -> Result {
+        let (len, meta) = (frame.len(), frame.describe()?);
+        if !frame.may_wait() || !sending.wants_engine(len) {
+            return sending.put(len, &meta, |from, room| frame.copy_to(from, room));
+        }
+        let frame = KBox::new(frame, GFP_ATOMIC | __GFP_NOWARN)?;
+        // Before the frame can land: the poll that follows must see it.
+        self.has_aloft.store(true, Relaxed);
+        if sending.put_by_engine(len, &meta, frame)? {
+            device.began(number, len);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a frame is with an engine.
+    fn is_aloft(&self) -> bool {
+        if !self.has_aloft.load(Relaxed) {
+            return false;
+        }
+        let tx = self.tx.lock();
+        let sending = tx.as_ref().and_then(|queue| queue.sending());
+        sending.is_some_and(|mut sending| sending.reap())
+    }
+
+    /// Tells the peer of frames that an engine has copied. Returns whether this has to be done again
+    /// soon.
+    fn publish(&self, device: &NetDev, number: u32) -> bool {
+        let tx = self.tx.lock();
+        let Some(mut sending) = tx.as_ref().and_then(|queue| queue.sending()) else {
+            return false;
+        };
+        sending.reap();
+        // Fails only if the session ends.
+        let _ = sending.publish();
+        self.has_aloft.store(sending.reap(), Relaxed);
+        device.landed(number, sending.landed());
+        sending.is_settling()
+    }
+
+    /// Takes frames of the peer, at most `budget`, and delivers them. Returns their number, or the
+    /// budget if there may be more.
+    /// Context: NAPI.
+    pub(crate) fn poll(&self, device: &NetDev, number: u32, budget: usize) -> usize {
+        let Some(napi) = self.napi.as_ref() else {
+            return 0;
+        };
+        let mut frames = [const { None }; BATCH];
+        let (mut done, most) = (0, budget.min(BATCH));
+        let has_to_publish = self.has_aloft.load(Relaxed) && self.publish(device, number);
+        self.receiving(|receiving| {
+            for place in frames.iter_mut().take(most) {
+                match receiving.take_next() {
+                    Ok(Some(frame)) => *place = self.take(napi, device, frame),
+                    Ok(None) | Err(_) => break,
+                }
+                done += 1;
+            }
+        });
+        frames
+            .into_iter()
+            .flatten()
+            .for_each(|frame| frame.deliver(napi));
+        if device.is_stopped(number) && self.has_room() {
+            device.wake(number);
+        }
+        if done == most || has_to_publish {
+            // More frames may be there. A budget of 0 is for the sender alone.
+            return budget;
+        }
+        // While a frame is with an engine, its landing schedules the next poll: no doorbell is needed.
+        if napi.complete(done) && !self.is_aloft() {
+            let mut is_missed = false;
+            self.receiving(|receiving| is_missed = receiving.sleep() == Ok(true));
+            if is_missed {
+                napi.schedule();
+            }
+        }
+        done
+    }
+
+    fn receiving(&self, call: impl FnOnce(&mut scif_main::sister::Receiving<'_>)) {
+        let rx = self.rx.lock();
+        if let Some(mut receiving) = rx.as_ref().and_then(|queue| queue.receiving()) {
+            call(&mut receiving);
+        };
+    }
+
+    fn has_room(&self) -> bool {
+        let tx = self.tx.lock();
+        let sending = tx.as_ref().and_then(|queue| queue.sending());
+        sending.is_some_and(|sending| sending.room().is_ok_and(|room| room >= ENOUGH))
+    }
+
+    /// Makes a frame of the stack of a frame of the peer, or counts why not.
+    fn take(&self, napi: &Napi, device: &NetDev, frame: Received<'_>) -> Option<Incoming> {
+        if !device.is_running() {
+            self.received.drop_one();
+            return None;
+        }
+        let len = frame.total();
+        let Ok(taken) = assemble(napi, frame) else {
+            self.received.drop_one();
+            return None;
+        };
+        match taken {
+            Some(frame) => {
+                self.received.add(frame.segments(), len);
+                Some(frame)
+            }
+            None => {
+                self.received.fail_one();
+                None
+            }
+        }
+    }
+}
+
+/// Makes a frame of the stack. `None` if its description is wrong. ENOMEM: there is no memory.
+fn assemble(napi: &Napi, mut frame: Received<'_>) -> Result<Option<Incoming>> {
+    let mut skb = Incoming::new(napi)?;
+    let (meta, total) = (*frame.meta(), frame.total());
+    for place in 0..frame.count() {
+        let (len, mut from) = (frame.len(place), 0);
+        if place == 0 {
+            from = skb.copy_headers(&frame, len.min(HEADERS), total)?;
+        }
+        if from < len {
+            skb.add(&mut frame, place, from, len - from)?;
+        }
+    }
+    drop(frame);
+    Ok(skb.finish(napi, &meta))
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The network stack's C behind safe types.
+//!
+//! - `sys/netdev.rs`: the device and its NAPI contexts
+//! - `sys/skb.rs`: frames of the stack
+//! - `sys/calls.rs`: the functions that C calls
+
+mod bindings;
+mod calls;
+mod netdev;
+mod skb;
+
+pub(crate) use netdev::{
+    bottom_halves_disabled,
+    Counts,
+    Napi,
+    NetDev, //
+};
+pub(crate) use skb::{
+    Incoming,
+    Outgoing, //
+};

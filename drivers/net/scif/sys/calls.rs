@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions that C calls for a device: see `helpers.h`.
+//!
+//! All have the device's [`Ports`] as their first argument. C has them from
+//! [`NetDev::new`](super::NetDev::new), and calls only while that device exists, which the ports own.
+
+use super::{
+    bindings as own,
+    netdev::Counts,
+    skb::Outgoing, //
+};
+use crate::device::Ports;
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+/// Returns the ports of a device.
+///
+/// # Safety
+///
+/// C has the pointer from a device that exists for `'a`.
+unsafe fn ports<'a>(device: *mut c_void) -> &'a Ports {
+    // SAFETY: The device is owned by these ports, so they exist.
+    unsafe { &*device.cast_const().cast() }
+}
+
+/// Sends a frame, which belongs to this function then. Returns 1 if it still belongs to the caller.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says. The caller gives up the frame.
+#[no_mangle]
+unsafe extern "C" fn scif_net_xmit(
+    device: *mut c_void,
+    queue: c_uint,
+    skb: *mut bindings::sk_buff,
+) -> c_int {
+    // SAFETY: By the contract of this function.
+    let (ports, frame) = unsafe { (ports(device), Outgoing::from_raw(skb)) };
+    let kept = match (ports.port(queue), ports.device()) {
+        (Some(port), Some(device)) => port.send(device, queue, frame),
+        _ => None,
+    };
+    match kept {
+        None => 0,
+        Some(frame) => {
+            frame.give_back();
+            1
+        }
+    }
+}
+
+/// Polls a port. Returns the number of frames.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says.
+#[no_mangle]
+unsafe extern "C" fn scif_net_poll(device: *mut c_void, queue: c_uint, budget: c_int) -> c_int {
+    // SAFETY: By the contract of this function.
+    let ports = unsafe { ports(device) };
+    let budget = usize::try_from(budget).unwrap_or(0);
+    match (ports.port(queue), ports.device()) {
+        (Some(port), Some(device)) => port.poll(device, queue, budget) as c_int,
+        _ => 0,
+    }
+}
+
+/// Returns what a port has counted.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says; `counts` is valid for writes.
+#[no_mangle]
+unsafe extern "C" fn scif_net_count(
+    device: *mut c_void,
+    queue: c_uint,
+    sent: bool,
+    counts: *mut own::scif_net_counts,
+) {
+    // SAFETY: By the contract of this function.
+    let ports = unsafe { ports(device) };
+    let found = ports.port(queue).map(|port| match sent {
+        true => port.sent.get(),
+        false => port.received.get(),
+    });
+    // SAFETY: By the contract of this function.
+    unsafe { counts.write(found.unwrap_or(Counts::NONE)) };
+}
+
+const _: () = {
+    // The functions have the types that C declares.
+    if true {
+        own::scif_net_xmit
+    } else {
+        scif_net_xmit
+    };
+    if true {
+        own::scif_net_poll
+    } else {
+        scif_net_poll
+    };
+    if true {
+        own::scif_net_count
+    } else {
+        scif_net_count
+    };
+};

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A hostile peer of `scif_net`: node 1 runs a module that lies about frames
+//! (tests/hostile/frame-liar.patch).
+//!
+//! The liar fills the rings of node 0 with wrong counts, descriptors, headers and bytes, posts
+//! buffers that do not exist, and offers and withdraws rings. Programs on both nodes send IP
+//! meanwhile, and node 0 forwards some of it. Node 0 keeps what Documentation/security.rst promises:
+//! memory and log are bounded, bystanders notice nothing, and an honest peer is served afterwards.
+//!
+//! `SCIF_HOSTILE_SEED` chooses another seed.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::wait_until;
+
+use crate::bystander::Bystander;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
+use crate::promise::Circumstances;
+use crate::scif;
+use crate::scif_arena::ARENA_PAIR;
+use crate::scif_bounce;
+use crate::scif_hostile;
+use crate::scif_hostile::Memory;
+use crate::scif_mutants;
+use crate::scif_net;
+
+/// The nodes: the node under attack, and the node that lies.
+const HONEST: usize = 0;
+const HOSTILE: usize = 1;
+
+/// File whose existence ends the loops on the nodes.
+const OVER: &str = "/tmp/frame-liar-over";
+
+/// Number of frames that the liar has to send at least.
+const FRAMES: u64 = 3_000;
+
+/// Returns the address of a node. Packets for 10.77/16 have to be forwarded back to the sender.
+fn address(node: usize) -> String {
+    format!("10.9.0.{}", node + 1)
+}
+
+/// Runs a script on a node again and again.
+fn again_and_again(lab: &Lab, node: usize, script: &str) -> Result<Process> {
+    let script = format!("while [ ! -e {OVER} ]; do {script}; done >/dev/null 2>&1");
+    lab.command(node, ["sh", "-c", &script])?
+        .timeout(Duration::from_secs(3600))
+        .spawn()
+}
+
+/// Gives the device of a node its address and routes. The device keeps them when a session ends.
+fn configure(lab: &Lab, node: usize) -> Result<()> {
+    scif_net::device(lab, node)?;
+    let (own, other) = (address(node), address(1 - node));
+    // The emulator takes tens of milliseconds for a frame of 64 KiB if it traps each store. On the
+    // only CPU of a node, nothing else runs meanwhile.
+    let most = match scif_net::are_stores_mapped(lab) {
+        true => 65536,
+        false => 3000,
+    };
+    let script = format!(
+        "ip link set scif0 gso_max_size {most} gso_ipv4_max_size {most} up
+        ip addr add {own}/24 dev scif0
+        ip route add 10.77.0.0/16 via {other} dev scif0"
+    );
+    lab.shell(node, &script)?;
+    Ok(())
+}
+
+/// Starts the load: programs of both nodes that send and receive. Returns those of node 0, and
+/// those of node 1.
+fn load(lab: &Lab) -> Result<[Vec<Process>; 2]> {
+    let mut started = [Vec::new(), Vec::new()];
+    let honest = address(HONEST);
+    for (node, processes) in started.iter_mut().enumerate() {
+        lab.shell(
+            node,
+            &format!("rm -f {OVER}; echo 1 >/proc/sys/net/ipv4/ip_forward"),
+        )?;
+        configure(lab, node)?;
+        for port in 5201..5205 {
+            let server = format!("timeout -s KILL 5 iperf3 --server --port {port}");
+            processes.push(again_and_again(lab, node, &server)?);
+        }
+    }
+    let [on_honest, on_hostile] = &mut started;
+    for arguments in [
+        "--port 5201",
+        "--port 5202 --reverse",
+        "--port 5203 --udp --bitrate 8M --length 1400",
+        "--port 5204 --udp --bitrate 8M --length 30000",
+    ] {
+        let client =
+            format!("timeout -s KILL 4 iperf3 --client {honest} --time 2 {arguments} || sleep 0.1");
+        on_hostile.push(again_and_again(lab, HOSTILE, &client)?);
+    }
+    let forwarded = "timeout -s KILL 3 ping -i 0.01 -c 200 -s 1400 10.77.0.1 || sleep 0.1";
+    on_hostile.push(again_and_again(lab, HOSTILE, forwarded)?);
+    let client = format!(
+        "timeout -s KILL 4 iperf3 --client {} --time 2 || sleep 0.1",
+        address(HOSTILE)
+    );
+    on_honest.push(again_and_again(lab, HONEST, &client)?);
+    Ok(started)
+}
+
+/// Loads the modules that lie on node 1.
+fn load_liar(lab: &Lab) -> Result<()> {
+    let [scif, net] = scif_mutants::build_with_net(lab, "frame-liar")?;
+    let seed = scif_hostile::from_environment("SCIF_HOSTILE_SEED", 34);
+    let usual = scif::parameters(lab, HOSTILE, Loaded::LongHeartbeat)?;
+    lab.insmod(HOSTILE, &scif, &format!("{usual} liar_seed={seed}"))?;
+    lab.insmod(HOSTILE, &net, "")
+}
+
+/// Reads the counts of the liar.
+fn said(lab: &Lab) -> Result<BTreeMap<String, u64>> {
+    let text = lab.node(HOSTILE).read(&format!("{}/liar", scif::DEBUGFS))?;
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs
+        .map(|(name, value)| Ok((name.to_owned(), value.parse()?)))
+        .collect()
+}
+
+/// Returns whether the liar has sent enough frames, some by an engine, and told each kind of lie.
+fn is_enough(counts: &BTreeMap<String, u64>, frames: u64) -> bool {
+    let lies = counts.iter().filter(|(name, _)| name.starts_with("lie_"));
+    let mut lies = lies.map(|(_, count)| *count);
+    counts["frames"] >= frames && counts["by_engine"] != 0 && lies.all(|count| count != 0)
+}
+
+/// Sends in both directions between node 0, whose device is still there, and node 1, whose device
+/// is new.
+fn works_again(lab: &Lab) -> Result<()> {
+    scif_net::set_up(lab, HOSTILE)?;
+    scif_net::carrier(lab, HONEST, "scif0", true)?;
+    let server = scif_net::serve(lab)?;
+    for direction in [&[][..], &["--reverse"]] {
+        let arguments = [&["--bytes", "64K"], direction].concat();
+        let report = scif_net::iperf(lab, &arguments)?;
+        let received = report["end"]["sum_received"]["bytes"].as_u64();
+        ensure!(received > Some(0), "{:#}", report["end"]);
+    }
+    server.kill();
+    server.wait()?;
+    Ok(())
+}
+
+fn attack(lab: &Lab, frames: u64) -> Result<()> {
+    scif_net::load(lab, HONEST)?;
+    let around = Circumstances::before(lab, &[HONEST])?;
+    let bystander = Bystander::start(lab, HONEST, HONEST)?;
+    let before = Memory::settled(lab, HONEST)?;
+    load_liar(lab)?;
+    let running = load(lab)?;
+    let start = Instant::now();
+    let (mut counts, mut most) = (BTreeMap::new(), 0);
+    wait_until("enough lies", lab.hang_limit(90), || {
+        thread::sleep(Duration::from_secs(1));
+        bystander
+            .check()
+            .with_context(|| format!("after {counts:?}"))?;
+        let grown = before.grown(&Memory::of(lab, HONEST)?).largest();
+        most = most.max(grown);
+        ensure!(
+            grown <= scif_hostile::most_while(lab),
+            "node 0 has {grown} KiB more in use after {counts:?}"
+        );
+        counts = said(lab)?;
+        Ok(is_enough(&counts, frames).then_some(()))
+    })
+    .with_context(|| format!("{:?}", said(lab)))?;
+    let seconds = start.elapsed().as_secs();
+    println!("      {counts:?} in {seconds} s");
+    for node in 0..2 {
+        lab.shell(node, &format!("touch {OVER}"))?;
+    }
+    for process in running.into_iter().flatten() {
+        let ended = process.wait_timeout(lab.hang_limit(20))?;
+        ended.context("a program does not end")?;
+    }
+    bystander.end_undisturbed(&around)?;
+
+    // The liar becomes honest.
+    lab.rmmod(HOSTILE, "scif_net")?;
+    lab.rmmod(HOSTILE, "scif")?;
+    scif_net::load(lab, HOSTILE)?;
+    works_again(lab)?;
+
+    lab.rmmod(HOSTILE, "scif_net")?;
+    lab.rmmod(HOSTILE, "scif")?;
+    scif::check_idle(lab, HONEST)?;
+    let after = before.grown(&Memory::settled(lab, HONEST)?);
+    ensure!(
+        after.largest() <= scif_hostile::most_after(lab),
+        "node 0 has so many KiB more in use afterwards: {after:?}"
+    );
+    let (ours, others) = scif_hostile::log_lines(lab)?;
+    println!(
+        "      {most} KiB meanwhile, afterwards {after:?}; {ours} lines of the module, {others} others"
+    );
+    let limit = scif_hostile::most_lines(start.elapsed());
+    ensure!(
+        ours + others <= limit,
+        "node 0 has logged {ours} lines of the module and {others} others, and may {limit}"
+    );
+    lab.rmmod(HONEST, "scif_net")?;
+    lab.rmmod(HONEST, "scif")?;
+    let report = lab.kmemleak(HONEST)?;
+    ensure!(report.is_empty(), "node 0 has leaked:\n{report}");
+    Ok(())
+}
+
+const fn hostile(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
+    let need = Need {
+        scif: Loaded::No,
+        ..need
+    };
+    Test::new(name, need, run)
+        .seconds(120)
+        .loses_nodes()
+        .leaves_disorder()
+        .expects(scif_hostile::CAUSED)
+}
+
+/// The tests of this file. Where each store traps, frames take long.
+pub const TESTS: &[Test] = &[
+    hostile("scif_net_hostile::flat", PAIR, |lab| attack(lab, FRAMES)),
+    hostile("scif_net_hostile::arena", ARENA_PAIR, |lab| {
+        attack(lab, FRAMES / 6)
+    }),
+    hostile("scif_net_hostile::bounce", scif_bounce::USUAL, |lab| {
+        attack(lab, FRAMES / 6)
+    }),
+];
