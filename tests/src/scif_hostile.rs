@@ -191,6 +191,21 @@ pub fn most_after(lab: &Lab) -> u64 {
     }
 }
 
+/// Returns by how much the memory in use on node 0 has grown since a measurement.
+///
+/// Retries for some seconds, because the kernel frees some memory late.
+pub fn given_back(lab: &Lab, before: &Memory) -> Result<Memory> {
+    let mut grown = before.grown(&Memory::settled(lab, HONEST)?);
+    for _ in 0..10 {
+        if grown.largest() <= most_after(lab) {
+            break;
+        }
+        thread::sleep(Duration::from_secs(1));
+        grown = before.grown(&Memory::settled(lab, HONEST)?);
+    }
+    Ok(grown)
+}
+
 /// Reads the counters of the liar, except those of its chances. Returns an empty map while its node
 /// does not answer.
 fn said(lab: &Lab) -> Result<BTreeMap<String, u64>> {
@@ -477,28 +492,13 @@ impl<'a> Watch<'a> {
         bystanders.try_for_each(|bystander| bystander.end_undisturbed(&self.around))
     }
 
-    /// Returns the growth of the memory in use.
-    ///
-    /// Retries for some seconds, because the kernel frees some memory late.
-    fn given_back(&self) -> Result<Memory> {
-        let mut grown = self.before.grown(&Memory::settled(self.lab, HONEST)?);
-        for _ in 0..10 {
-            if grown.largest() <= most_after(self.lab) {
-                break;
-            }
-            thread::sleep(Duration::from_secs(1));
-            grown = self.before.grown(&Memory::settled(self.lab, HONEST)?);
-        }
-        Ok(grown)
-    }
-
     /// Kills the hostile node, and checks that node 0 has released all resources.
     fn end(self) -> Result<()> {
         let lab = self.lab;
         // The node sends neither a farewell nor a new nonce.
         lab.kill(HOSTILE)?;
         scif::check_idle(lab, HONEST)?;
-        let after = self.given_back()?;
+        let after = given_back(lab, &self.before)?;
         if after.largest() > most_after(lab) {
             let mut slabs = slabs(lab, HONEST)?;
             slabs.retain(|name, now| *now > self.slabs.get(name).unwrap_or(&0) + 100);
