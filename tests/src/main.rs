@@ -71,6 +71,7 @@ test_files! {
     scif_net
     scif_net_counts
     scif_net_device
+    scif_net_engines
     scif_net_guide
     scif_net_hostile
     scif_net_judges

@@ -81,7 +81,7 @@ pub fn stop(lab: &Lab, server: Process) -> Result<()> {
 }
 
 /// Returns how often node 0 has logged since the test began that it has lost an engine.
-fn losses_said(lab: &Lab) -> Result<usize> {
+pub fn losses_said(lab: &Lab) -> Result<usize> {
     let log = lab.dmesg(0)?;
     let losses = kernel_log::since_mark(&log)
         .lines()

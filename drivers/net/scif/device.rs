@@ -3,7 +3,7 @@
 //! The network device of one peer.
 //!
 //! A device has *ports*, each a pair of queues with the peer and a NAPI context that polls it. The
-//! device exists as long as the session with the peer. Its carrier is on while the peer has the
+//! device outlives the sessions with its peer. Its carrier is on while the peer has the
 //! other end of the rings.
 //!
 //! # What the peer can do
@@ -304,8 +304,14 @@ impl Port {
             // More frames may be there. A budget of 0 is for the sender alone.
             return budget;
         }
-        // While a frame is with an engine, its landing schedules the next poll: no doorbell is needed.
-        if napi.complete(done) && !self.is_aloft() {
+        if !napi.complete(done) {
+            // A program polls, or the stack has put interrupts off: doorbells would be in vain.
+            self.receiving(|receiving| {
+                // Fails only if the session ends.
+                let _ = receiving.stay_awake();
+            });
+        } else if !self.is_aloft() {
+            // While a frame is with an engine, its landing schedules the next poll.
             let mut is_missed = false;
             self.receiving(|receiving| is_missed = receiving.sleep() == Ok(true));
             if is_missed {

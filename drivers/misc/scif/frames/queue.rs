@@ -112,6 +112,15 @@ impl Wish {
         Ok(is_missed)
     }
 
+    /// Tells the peer that this node polls, if it may ring. `reached` is a value that the count has
+    /// reached, for which the peer does not ring. The caller is the only one that makes this wish.
+    pub(super) fn withdraw(&self, theirs: &Reached<'_>, reached: u32) -> Result {
+        match self.state.withdraw() {
+            true => theirs.write_u32(self.word, reached),
+            false => Ok(()),
+        }
+    }
+
     /// Notes that a doorbell has rung.
     fn rung(&self, ours: &Ours<'_>) {
         if let Ok(counter) = ours.load(self.counter) {

@@ -168,6 +168,13 @@ impl Receiving<'_> {
         let theirs = self.queue.theirs()?;
         self.queue.frames.make(&theirs, &self.queue.ours(), at)
     }
+
+    /// Asks the peer not to ring, as the caller polls again without a doorbell. The peer may have
+    /// begun to ring.
+    pub fn stay_awake(&mut self) -> Result {
+        let theirs = self.queue.theirs()?;
+        self.queue.frames.withdraw(&theirs, self.state.taken)
+    }
 }
 
 impl Drop for Receiving<'_> {

@@ -328,6 +328,12 @@ mod cases {
         assert!(sleep()?);
         assert!(receive(&queue, 2, false)?.is_some());
         assert!(!sleep()?);
+        // A receiver that polls instead of sleeping is not rung for the frame.
+        bottom_halves_disabled(|| queue.receiving().ok_or(ENODEV)?.stay_awake())?;
+        send(&queue, 3, 60)?;
+        bed.queues.flush_all();
+        assert_eq!(bed.record.rings.load(Acquire), before + 1);
+        assert!(receive(&queue, 3, false)?.is_some());
         drop(queue);
         bed.end()
     }

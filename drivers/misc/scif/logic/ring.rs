@@ -215,6 +215,15 @@ impl WakeRequestState {
         (before & TOLD == 0).then_some(before as u32)
     }
 
+    /// Records that the caller waits no more, as it polls. Returns whether the peer may still ring.
+    /// Only for a request with one waiter.
+    pub(crate) fn withdraw(&self) -> bool {
+        update(&self.state, |state| {
+            (state & TOLD == 0).then_some(state | TOLD)
+        })
+        .is_some()
+    }
+
     /// Records that the doorbell rang, maybe for another reason, while the counter has this value.
     /// Returns whether the caller has to wake all waiters.
     #[must_use = "no other caller wakes them"]

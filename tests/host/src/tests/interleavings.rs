@@ -471,6 +471,13 @@ impl Frames {
         is_missed
     }
 
+    /// Models `Wish::withdraw`.
+    fn withdraw(&self, reached: u32) {
+        if self.state.withdraw() {
+            self.wish.store(reached, Relaxed);
+        }
+    }
+
     /// Returns whether the sleeper was woken since the last call.
     fn was_woken(&self) -> bool {
         std::mem::take(&mut *self.woken.lock().expect("no panic elsewhere"))
@@ -522,6 +529,37 @@ fn poller_gets_all(read_back: fn()) {
 #[test]
 fn poller_of_frames_gets_all_that_are_published() {
     poller_gets_all(|| fence(SeqCst));
+}
+
+/// A program polls while the wish stands, and sleeps afterwards.
+#[test]
+fn poller_that_withdraws_its_wish_misses_no_frame() {
+    const START: u32 = u32::MAX;
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let frames = Frames::new(START);
+        let sender = {
+            let frames = frames.clone();
+            thread::spawn(move || frames.publish(1))
+        };
+        frames.make(START.wrapping_add(1));
+        frames.withdraw(START);
+        let all = START.wrapping_add(1);
+        assert_eq!(frames.poll(START, all), all);
+        sender.join().expect("the sender ends");
+    });
+}
+
+#[test]
+fn withdrawn_wish_is_answered_by_no_doorbell() {
+    loom::model(|| {
+        let frames = Frames::new(7);
+        assert!(!frames.make(8));
+        frames.withdraw(7);
+        frames.publish(1);
+        assert_eq!(frames.rings.load(Relaxed), 0);
+    });
 }
 
 #[test]

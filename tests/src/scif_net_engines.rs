@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Engines that go while `scif_net` gives them frames.
+//!
+//! A node sends a file by TCP. Checksums are not computed, so a frame with wrong bytes would end up
+//! in the file of the receiver.
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::wait_until;
+
+use crate::harness::Test;
+use crate::need::PAIR;
+use crate::scif;
+use crate::scif_engines;
+use crate::scif_net;
+
+/// The file that node 0 sends, and the file that node 1 receives.
+const FILE: &str = "/run/scif-net-file";
+
+/// Returns the digest of the file of a node.
+fn digest(lab: &Lab, node: usize) -> Result<String> {
+    let said = lab.shell(node, &format!("sha256sum <{FILE}"))?;
+    Ok(said.trim().to_owned())
+}
+
+/// Waits until node 1 has received more than `count` bytes, or the sender has ended.
+fn received(lab: &Lab, client: &Process, count: u64) -> Result<u64> {
+    wait_until("frames", lab.hang_limit(60), || {
+        let now = scif_net::count(lab, 1, "rx_bytes")?;
+        Ok((now > count || !client.is_running()).then_some(now))
+    })
+}
+
+/// Sends the file, and meanwhile unbinds and binds the driver of the engine again and again. Returns
+/// how often.
+fn send_file(lab: &Lab) -> Result<usize> {
+    let server = lab.spawn(
+        1,
+        [
+            "iperf3",
+            "--server",
+            "--one-off",
+            "--forceflush",
+            "--file",
+            FILE,
+        ],
+    )?;
+    server.wait_for("Server listening", lab.hang_limit(20))?;
+    let to = scif_net::address(1);
+    let client = lab.spawn(
+        0,
+        ["iperf3", "--client", &to, "--time", "600", "--file", FILE],
+    )?;
+    let (mut unbound, mut seen) = (0, scif_net::count(lab, 1, "rx_bytes")?);
+    while client.is_running() {
+        // Much has passed, so that the engine is at work.
+        seen = received(lab, &client, seen + (4 << 20))?;
+        scif_engines::engine_driver(lab, 0, "unbind")?;
+        unbound += 1;
+        seen = received(lab, &client, seen)?;
+        scif_engines::engine_driver(lab, 0, "bind")?;
+    }
+    client.wait()?.success()?;
+    server.wait()?;
+    ensure!(
+        digest(lab, 0)? == digest(lab, 1)?,
+        "the file has arrived with other bytes"
+    );
+    Ok(unbound)
+}
+
+/// The driver of the engine is unbound and bound again while the engine copies frames. The
+/// connection goes on, and all bytes arrive unchanged.
+fn lost_engine_spoils_no_frame(lab: &Lab) -> Result<()> {
+    scif_net::joined(lab)?;
+    lab.shell(0, &format!("head -c 96M /dev/urandom >{FILE}"))?;
+    let mut unbound = 0;
+    // An engine without frames goes unnoticed.
+    let lost = wait_until(
+        "an engine that is lost with frames",
+        lab.hang_limit(90),
+        || {
+            unbound += send_file(lab)?;
+            let lost = scif_engines::losses_said(lab)?;
+            Ok((lost > 0).then_some(lost))
+        },
+    )?;
+    println!("      {unbound} times unbound, {lost} times with frames");
+    for node in 0..2 {
+        lab.shell(node, &format!("rm {FILE}"))?;
+        scif::check_idle(lab, node)?;
+    }
+    scif_net::unload(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[Test::new(
+    "scif_net_engines::lost_engine_spoils_no_frame",
+    PAIR,
+    lost_engine_spoils_no_frame,
+)
+.seconds(60)
+.loses_engine()];
