@@ -143,7 +143,6 @@ impl Flight {
     fn begin(flight: Arc<Self>, reservation: JobReservation) -> Arc<Self> {
         // A failure is the result of the flight.
         let _ = job::start_now(&flight, reservation, |flight, batch| flight.submit(batch));
-        flight.state.engine.arm();
         flight
     }
 

@@ -98,6 +98,7 @@ pub(crate) fn start<J: Job>(
 ) -> Result {
     let submitted = submit_all_of(job, submit)?;
     let engine = &job.state().engine;
+    engine.issue_pending();
     engine.add_running(reservation, job.clone());
     if submitted.is_err() {
         engine.arm();
@@ -105,7 +106,8 @@ pub(crate) fn start<J: Job>(
     submitted
 }
 
-/// Starts a job as [`start`] does, whose `submit` does not sleep.
+/// Starts a job as [`start`] does, whose `submit` does not sleep, and arms the interrupt. The engine
+/// is told once of both.
 /// Context: any with interrupts on, but no hard interrupt and no completion.
 pub(crate) fn start_now<J: Job>(
     job: &Arc<J>,
@@ -114,12 +116,15 @@ pub(crate) fn start_now<J: Job>(
 ) -> Result {
     let submitted = submit_all_of(job, submit)?;
     let kept: Arc<dyn Job> = job.clone();
-    job.state().engine.add_running_now(reservation, &kept);
+    let engine = &job.state().engine;
+    engine.add_running_now(reservation, &kept);
+    engine.submit_arm();
+    engine.issue_pending();
     submitted
 }
 
-/// Has `submit` submit all copies of a job. EBUSY: the job has begun before. The inner error is that
-/// of `submit`.
+/// Has `submit` submit all copies of a job, of which the engine has not been told yet. EBUSY: the job
+/// has begun before. The inner error is that of `submit`.
 fn submit_all_of<J: Job>(
     job: &Arc<J>,
     submit: impl for<'j> FnOnce(&'j J, &Batch<'j, J>) -> Result,
@@ -130,7 +135,6 @@ fn submit_all_of<J: Job>(
         if let Err(error) = submitted {
             state.outcome.fail(error);
         }
-        state.engine.issue_pending();
         submitted
     })
 }

@@ -83,6 +83,16 @@ const LONGEST_PAUSE: u32 = 3200;
 /// Number of late interrupts in a row after which an engine is polled.
 const MOST_LATE: u32 = 3;
 
+/// The result of arming the interrupt.
+pub(super) enum Arming {
+    /// The empty copy was submitted; the engine has to be told.
+    Submitted,
+    /// The interrupt was armed before, or the engine has stopped.
+    Armed,
+    /// There is no interrupt: the work item polls.
+    Polled,
+}
+
 /// The completion of the arming copy: the interrupt has come, or could not be armed.
 impl Completion for Engine {
     fn copies(&self) -> &CopyCount {
@@ -184,28 +194,43 @@ impl Engine {
     /// ring has no room for the empty copy, or the engine is polled; the work item runs instead.
     /// Context: any with interrupts on, but no hard interrupt and no completion.
     pub(crate) fn arm(self: &Arc<Self>) -> bool {
+        match self.submit_arm() {
+            Arming::Submitted => {
+                self.issue_pending();
+                true
+            }
+            Arming::Armed => true,
+            Arming::Polled => false,
+        }
+    }
+
+    /// Arms the interrupt as [`Self::arm`] does. The caller calls `issue_pending`.
+    /// Context: any with interrupts on, but no hard interrupt and no completion.
+    pub(super) fn submit_arm(self: &Arc<Self>) -> Arming {
         if self.is_polled.load(Relaxed) && !self.has_stopped() {
             self.schedule();
-            return false;
+            return Arming::Polled;
         }
         // Full ordering: jobs were added to `running` before.
         if self.has_stopped() || self.armed.xchg(true, Full) {
-            return true;
+            return Arming::Armed;
         }
         // A batch without a copy ends at once, in `all_ended`, which queues the work item.
-        let is_armed = Batch::submit(self, |this, batch| {
-            let is_armed = this.submit_arming(batch).unwrap_or(false);
-            if is_armed {
+        let is_submitted = Batch::submit(self, |this, batch| {
+            let is_submitted = this.submit_arming(batch).unwrap_or(false);
+            if is_submitted {
                 this.taken.add(1, Relaxed);
-                this.channel.issue_pending();
             }
-            is_armed
+            is_submitted
         });
         if self.channel.is_stopped() {
             self.stop();
             self.abandon_arming();
         }
-        is_armed.unwrap_or(false)
+        match is_submitted {
+            Ok(true) => Arming::Submitted,
+            _ => Arming::Polled,
+        }
     }
 
     fn submit_arming<'t>(&'t self, batch: &Batch<'t, Self>) -> Result<bool> {
