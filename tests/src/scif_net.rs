@@ -236,7 +236,7 @@ fn stream_needs_few_doorbells(lab: &Lab) -> Result<()> {
     // Measured: 0.006 by CPU, and up to 0.019 by the emulator's engine, for whose frames the receiver
     // is woken one by one. The debug kernel sends so slowly that the receiver sleeps more often: 0.07.
     let most = match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => 0.03,
+        Flavour::Stock | Flavour::Plain => 0.02,
         Flavour::Debug | Flavour::Kcsan => 0.2,
     };
     ensure!(packets > 100_000.0 && reads == 0.0 && doorbells / packets < most);

@@ -75,6 +75,7 @@ fn send_file(lab: &Lab) -> Result<usize> {
 /// connection goes on, and all bytes arrive unchanged.
 fn lost_engine_spoils_no_frame(lab: &Lab) -> Result<()> {
     scif_net::joined(lab)?;
+    scif::set_parameter(lab, "dma_threshold", "4096")?;
     lab.shell(0, &format!("head -c 96M /dev/urandom >{FILE}"))?;
     let mut unbound = 0;
     // An engine without frames goes unnoticed.
@@ -92,6 +93,7 @@ fn lost_engine_spoils_no_frame(lab: &Lab) -> Result<()> {
         lab.shell(node, &format!("rm {FILE}"))?;
         scif::check_idle(lab, node)?;
     }
+    scif::set_parameter(lab, "dma_threshold", "-1")?;
     scif_net::unload(lab)
 }
 

@@ -45,6 +45,7 @@ pub use receiving::{
     MOST_BYTES, //
 };
 pub use sending::{
+    FrameEngine,
     Landed,
     Sending, //
 };

@@ -9,6 +9,7 @@ pub(crate) mod address_space;
 pub(crate) mod atomic;
 pub(crate) mod awake;
 pub(crate) mod control_block;
+pub(crate) mod copy_costs;
 pub(crate) mod doorbells;
 pub(crate) mod envelope;
 pub(crate) mod extents;

@@ -237,13 +237,17 @@ impl Port {
         frame: Outgoing,
     ) -> Result {
         let (len, meta) = (frame.len(), frame.describe()?);
-        if !frame.may_wait() || !sending.wants_engine(len) {
+        let engine = match frame.may_wait() {
+            true => sending.engine_for(len),
+            false => None,
+        };
+        let Some(engine) = engine else {
             return sending.put(len, &meta, |from, room| frame.copy_to(from, room));
-        }
+        };
         let frame = KBox::new(frame, GFP_ATOMIC | __GFP_NOWARN)?;
         // Before the frame can land: the poll that follows must see it.
         self.has_aloft.store(true, Relaxed);
-        if sending.put_by_engine(len, &meta, frame)? {
+        if sending.put_by(engine, len, &meta, frame)? {
             device.began(number, len);
         }
         Ok(())
@@ -305,11 +309,14 @@ impl Port {
             return budget;
         }
         if !napi.complete(done) {
-            // A program polls, or the stack has put interrupts off: doorbells would be in vain.
-            self.receiving(|receiving| {
-                // Fails only if the session ends.
-                let _ = receiving.stay_awake();
-            });
+            // A program polls, or the stack has put interrupts off: doorbells would be in vain. A
+            // frame that was taken has reached the request.
+            if done == 0 {
+                self.receiving(|receiving| {
+                    // Fails only if the session ends.
+                    let _ = receiving.stay_awake();
+                });
+            }
         } else if !self.is_aloft() {
             // While a frame is with an engine, its landing schedules the next poll.
             let mut is_missed = false;

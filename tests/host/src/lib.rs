@@ -33,6 +33,7 @@ mod logic {
     pub(crate) mod atomic;
     pub(crate) mod awake;
     pub(crate) mod control_block;
+    pub(crate) mod copy_costs;
     pub(crate) mod doorbells;
     pub(crate) mod envelope;
     pub(crate) mod extents;

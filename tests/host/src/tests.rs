@@ -13,6 +13,7 @@ mod areas;
 mod atomic;
 mod awake;
 mod control_geometry;
+mod copy_costs;
 mod doorbell_register;
 mod envelope;
 mod extents;

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     logic::{
+        copy_costs::CopyCosts,
         envelope::ChannelId,
         frame_ring::{
             Geometry,
@@ -176,6 +177,8 @@ pub(super) struct Sender {
     pub(super) pending: Fifo<Pending>,
     /// The engine that copies frames.
     pub(super) engine: Option<ChosenEngine>,
+    /// The measured costs of CPU and engine.
+    pub(super) costs: CopyCosts,
     pub(super) landed: Landed,
 }
 

@@ -19,16 +19,25 @@ use super::{
     },
 };
 use crate::{
-    logic::frame_ring::{
-        self,
-        Corrupt,
-        Descriptor,
-        FILLED,
-        FRAME_WISH,
-        META,
-        POSTED, //
+    logic::{
+        copy_costs::{
+            Copier,
+            CopyCosts, //
+        },
+        frame_ring::{
+            self,
+            Corrupt,
+            Descriptor,
+            FILLED,
+            FRAME_WISH,
+            META,
+            POSTED, //
+        },
     },
-    rma::transfer_policy::most_by_cpu,
+    rma::transfer_policy::{
+        configured_threshold,
+        WRITE, //
+    },
     sync::in_flight::InFlightGuard,
     sys::{
         payload::Payload,
@@ -44,6 +53,10 @@ use kernel::{
     sync::{
         Arc,
         SpinLockGuard, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
     },
 };
 
@@ -80,6 +93,9 @@ pub struct Landed {
     pub bytes: u32,
 }
 
+/// An engine that is to copy a frame.
+pub struct FrameEngine(usize);
+
 /// A sender at work. The drop publishes what it has put.
 pub struct Sending<'a> {
     pub(super) queue: &'a Arc<Queue>,
@@ -97,6 +113,7 @@ impl Sender {
             filled: 0,
             pending: Fifo::new(slots as usize)?,
             engine: None,
+            costs: CopyCosts::new(),
             landed: Landed::default(),
         })
     }
@@ -130,13 +147,20 @@ impl Sending<'_> {
         self.queue.remote.geometry.buffers_of(len)
     }
 
-    /// Returns whether an engine should copy a frame of `len` bytes.
-    pub fn wants_engine(&mut self, len: u32) -> bool {
-        u64::from(len) > most_by_cpu() && self.engine().is_some()
+    /// Returns the engine that should copy a frame of `len` bytes. `None` if the CPU should.
+    ///
+    /// The CPU copies what takes it no longer than to ask an engine. That is measured, unless the
+    /// administrator has set the threshold.
+    pub fn engine_for(&mut self, len: u32) -> Option<FrameEngine> {
+        let is_wanted = match configured_threshold() {
+            Some(most_by_cpu) => u64::from(len) > most_by_cpu,
+            None => is_measured(len) && self.state.costs.choose(len) == Copier::Engine,
+        };
+        is_wanted.then(|| self.engine()).flatten()
     }
 
-    /// Returns the place of an engine that works and is not busy.
-    fn engine(&mut self) -> Option<usize> {
+    /// Returns an engine that works and is not busy.
+    fn engine(&mut self) -> Option<FrameEngine> {
         let path = self.queue.peer.path();
         let working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
         if !self.state.engine.as_ref().is_some_and(working) {
@@ -146,7 +170,7 @@ impl Sending<'_> {
         let route = path.engine(Some(place))?;
         // A frame begins and ends at any byte, so the engine must not require an alignment.
         let takes_all = route.engine.can_copy(1, 1, 1);
-        (takes_all && !route.engine.is_busy()).then_some(place)
+        (takes_all && !route.engine.is_busy()).then_some(FrameEngine(place))
     }
 
     /// Puts a frame of `total` bytes into buffers of the peer. `fill` stores the bytes from an offset
@@ -164,7 +188,9 @@ impl Sending<'_> {
         fill: impl FnMut(u32, &Room<'_>) -> Result,
     ) -> Result {
         let place = self.place_for(total)?;
+        let began = is_measured(total).then(Instant::<Monotonic>::now);
         self.fill(place, fill)?;
+        self.measured(Copier::Cpu, total, began);
         let end = self.describe(place, meta)?;
         if self.state.pending.len() != 0 {
             self.state.pend(end, Stage::Filled);
@@ -173,31 +199,39 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Puts a frame of `total` bytes as [`Self::put`] does. An engine copies it if it can, and the
-    /// frame is dropped when it has arrived. Returns whether an engine copies it.
-    pub fn put_by_engine(
+    /// Puts a frame of `total` bytes as [`Self::put`] does. The engine copies it if it can, and the
+    /// frame is dropped when it has arrived. Returns whether the engine copies it.
+    pub fn put_by(
         &mut self,
+        engine: FrameEngine,
         total: u32,
         meta: &[u8; META],
         frame: KBox<dyn Payload>,
     ) -> Result<bool> {
         let place = self.place_for(total)?;
-        let flight = match self.engine() {
-            Some(engine) => Flight::start(self.queue, engine, place, frame),
-            None => Err(frame),
-        };
-        let flight = match flight {
-            Ok(flight) => flight,
+        // Before the flight, so that none is pending after an error.
+        let end = self.describe(place, meta)?;
+        let began = is_measured(total).then(Instant::<Monotonic>::now);
+        match Flight::start(self.queue, engine.0, place, frame) {
+            Ok(flight) => {
+                self.measured(Copier::Engine, total, began);
+                self.state.pend(end, Stage::Flying(flight));
+                self.state.filled = end;
+                Ok(true)
+            }
             Err(frame) => {
                 let put = self.put(total, meta, |from, room| frame.copy_to(from, room));
-                return put.map(|()| false);
+                put.map(|()| false)
             }
-        };
-        // The flight uses the buffers, even if they can't be described.
-        let end = place.number.wrapping_add(self.buffers_of(total));
-        self.state.pend(end, Stage::Flying(flight));
-        self.state.filled = end;
-        self.describe(place, meta).map(|_| true)
+        }
+    }
+
+    /// Notes what a frame has cost that was begun at this time, if that is measured.
+    fn measured(&mut self, copier: Copier, total: u32, began: Option<Instant<Monotonic>>) {
+        let elapsed = began.map(|began| began.elapsed().as_nanos());
+        if let Some(Ok(nanoseconds)) = elapsed.map(u64::try_from) {
+            self.state.costs.measured(copier, total, nanoseconds);
+        }
     }
 
     fn place_for(&self, total: u32) -> Result<Place> {
@@ -349,6 +383,11 @@ impl Sending<'_> {
         let theirs = self.queue.theirs()?;
         self.queue.room.make(&theirs, &self.queue.ours(), at)
     }
+}
+
+/// Returns whether the costs of a frame of `len` bytes are measured. The CPU copies smaller ones.
+fn is_measured(len: u32) -> bool {
+    u64::from(len) > WRITE
 }
 
 /// Goes on with the settling of an engine that has failed. Returns whether it writes no more. EIO:

@@ -12,6 +12,7 @@ pub use crate::frames::{
     Client,
     CopyTarget,
     Driver,
+    FrameEngine,
     GivenPage,
     Landed,
     Payload,

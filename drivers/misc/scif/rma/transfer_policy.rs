@@ -77,7 +77,7 @@ const WRITE_AND_WAIT: u64 = 32 << 10;
 ///
 /// Such a caller has other work for its CPU. So the CPU copies only what takes no longer than
 /// submitting the copy to an engine.
-const WRITE: u64 = 4 << 10;
+pub(crate) const WRITE: u64 = 4 << 10;
 
 /// Largest number of bytes that the CPU reads.
 ///
@@ -92,14 +92,9 @@ const READ: u64 = 256;
 /// each. That takes some ten microseconds, in which an engine reads this many bytes.
 const READ_BY_ENGINE: u64 = 64 << 10;
 
-/// Returns the largest number of bytes that the CPU writes if the caller does not wait.
-/// Context: any.
-pub(crate) fn most_by_cpu() -> u64 {
-    said().unwrap_or(WRITE)
-}
-
 /// Returns the administrator's `dma_threshold`, or `None` if the constants apply.
-fn said() -> Option<u64> {
+/// Context: any.
+pub(crate) fn configured_threshold() -> Option<u64> {
     u64::try_from(tunables::dma_threshold()).ok()
 }
 
@@ -126,8 +121,9 @@ impl<'a> CopyMethod<'a> {
         // An engine gets at most half of the slots to fill at once. So the size of a slot counts,
         // not that of the transfer. If the administrator has set a threshold, `route` has already
         // applied it.
-        let processor_fills =
-            !is_reached && said().is_none() && staging.bytes_per_slot(len) <= WRITE_AND_WAIT;
+        let processor_fills = !is_reached
+            && configured_threshold().is_none()
+            && staging.bytes_per_slot(len) <= WRITE_AND_WAIT;
         Self {
             route: route.filter(|_| !processor_fills),
             is_reached,
@@ -238,7 +234,7 @@ impl TransferPolicy {
         request: &Request<'_>,
     ) -> Option<&'a EngineRoute> {
         let (direction, options) = (request.direction, request.options);
-        let limit = said().unwrap_or(match direction {
+        let limit = configured_threshold().unwrap_or(match direction {
             Direction::Read => READ,
             Direction::Write if options.synchronous => WRITE_AND_WAIT,
             Direction::Write => WRITE,
