@@ -77,6 +77,7 @@ test_files! {
     scif_net_judges
     scif_net_kernel
     scif_net_long
+    scif_net_xdp
     scif_star
     scif_status
     scif_steering

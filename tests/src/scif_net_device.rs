@@ -21,7 +21,7 @@ use crate::scif_net::set_up;
 use crate::scif_net::unload;
 
 /// Returns what ethtool knows of the device of a node (tests/programs/net_facts.c).
-fn facts(lab: &Lab, node: usize) -> Result<Value> {
+pub fn facts(lab: &Lab, node: usize) -> Result<Value> {
     let program = scif::program("net_facts")?;
     let text = lab.shell(node, &format!("{program} scif0"))?;
     serde_json::from_str(&text).with_context(|| text)

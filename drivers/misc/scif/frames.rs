@@ -113,6 +113,11 @@ pub trait Client: Send + Sync {
     /// Context: control work, may sleep, does not wait for the peer.
     fn down(&self);
 
+    /// Takes a word by which the peer's client asks something. It replaces the one before, and counts
+    /// until [`Client::down`].
+    /// Context: control work, may sleep, does not wait for the peer.
+    fn asked(&self, word: u32);
+
     /// Removes the client, for good. It is down.
     /// Context: may sleep.
     fn remove(&self);
@@ -201,6 +206,13 @@ impl Attachment for Attached {
             }
             FrameMessage::Withdrawn {} => {
                 link.release();
+                Ok(())
+            }
+            FrameMessage::Ask { word } => {
+                let inner = link.inner.lock();
+                if let (State::Joined(_), Some(client)) = (&inner.state, &inner.client) {
+                    client.asked(word);
+                }
                 Ok(())
             }
         }

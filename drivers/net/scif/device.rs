@@ -15,12 +15,16 @@
 use crate::sys::{
     bottom_halves_disabled,
     Counts,
+    Filter,
     Incoming,
     Napi,
     NetDev,
-    Outgoing, //
+    Outgoing,
+    Packet,
+    PacketOut, //
 };
 use kernel::{
+    new_mutex,
     new_spinlock,
     prelude::*,
     sync::{
@@ -29,6 +33,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
+        Mutex,
         SetOnce,
         SpinLock, //
     }, //
@@ -61,6 +66,9 @@ pub(crate) struct Ports {
     // Dropped before the device.
     ports: KVec<Pin<KBox<Port>>>,
     device: SetOnce<NetDev>,
+    /// This node's wishes to the peer. Held while the peer is told, so that it is told in order.
+    #[pin]
+    wishes: Mutex<u32>,
 }
 
 /// A pair of queues with the peer.
@@ -99,6 +107,7 @@ impl Ports {
             pin_init!(Self {
                 ports,
                 device: SetOnce::new(),
+                wishes <- new_mutex!(0, "scif_net::Ports::wishes"),
             }),
             GFP_KERNEL,
         )?;
@@ -118,6 +127,21 @@ impl Ports {
         self.ports.get(number as usize).map(|port| &**port)
     }
 
+    /// Asks for these things of the peer, whenever the rings are joined. ENOMEM: there is no memory
+    /// for a message.
+    /// Context: may sleep.
+    pub(crate) fn ask(&self, wishes: u32) -> Result {
+        let mut asked = self.wishes.lock();
+        *asked = wishes;
+        self.tell(wishes)
+    }
+
+    /// Tells the peer what this node asks for, if the rings are joined. The caller holds `wishes`.
+    fn tell(&self, wishes: u32) -> Result {
+        let queue = self.ports.first().and_then(|port| port.queue());
+        queue.map_or(Ok(()), |queue| queue.ask(wishes))
+    }
+
     /// Returns the device, which is there as soon as there are frames.
     pub(crate) fn device(&self) -> Option<&NetDev> {
         self.device.as_ref()
@@ -134,6 +158,11 @@ impl Client for Ports {
                 bottom_halves_disabled(|| napi.schedule());
             }
         }
+        let wishes = self.wishes.lock();
+        if *wishes != 0 {
+            self.tell(*wishes).inspect_err(|_| Client::down(self))?;
+        }
+        drop(wishes);
         let slots = queues.first().map_or(0, |queue| queue.slots());
         match self.device() {
             Some(device) => device
@@ -155,6 +184,12 @@ impl Client for Ports {
         }
         if let Some(device) = self.device() {
             device.none_aloft();
+        }
+    }
+
+    fn asked(&self, word: u32) {
+        if let Some(device) = self.device() {
+            device.asked(word);
         }
     }
 
@@ -185,6 +220,11 @@ impl Port {
             (tx, rx)
         });
         drop(before);
+    }
+
+    /// Returns the queue, while the rings are joined.
+    fn queue(&self) -> Option<Arc<Queue>> {
+        bottom_halves_disabled(|| self.tx.lock().clone())
     }
 
     /// Sends a frame, or drops it. Returns the frame if the caller has to keep it until the queue is
@@ -253,6 +293,30 @@ impl Port {
         Ok(())
     }
 
+    /// Copies frames of programs to the peer. Returns how many of them, the first ones, had room.
+    /// Context: bottom halves disabled.
+    pub(crate) fn send_packets(&self, frames: &[PacketOut]) -> usize {
+        let tx = self.tx.lock();
+        let Some(mut sending) = tx.as_ref().and_then(|queue| queue.sending()) else {
+            return 0;
+        };
+        let mut sent = 0;
+        for bytes in frames.iter().map(PacketOut::bytes) {
+            let len = bytes.len() as u32;
+            let put = sending.put(len, &PacketOut::META, |from, room| {
+                let from = from as usize;
+                let part = bytes.get(from..from + room.size()).ok_or(EINVAL)?;
+                room.store(0, part)
+            });
+            if put.is_err() {
+                break;
+            }
+            self.sent.add(1, len);
+            sent += 1;
+        }
+        sent
+    }
+
     /// Returns whether a frame is with an engine.
     fn is_aloft(&self) -> bool {
         if !self.has_aloft.load(Relaxed) {
@@ -287,20 +351,25 @@ impl Port {
         };
         let mut frames = [const { None }; BATCH];
         let (mut done, most) = (0, budget.min(BATCH));
+        let is_filtered = Filter::is_wanted(napi);
         let has_to_publish = self.has_aloft.load(Relaxed) && self.publish(device, number);
         self.receiving(|receiving| {
             for place in frames.iter_mut().take(most) {
                 match receiving.take_next() {
-                    Ok(Some(frame)) => *place = self.take(napi, device, frame),
+                    Ok(Some(frame)) => *place = self.take(napi, device, frame, is_filtered),
                     Ok(None) | Err(_) => break,
                 }
                 done += 1;
             }
         });
-        frames
-            .into_iter()
-            .flatten()
-            .for_each(|frame| frame.deliver(napi));
+        let filter = Filter::new(napi);
+        for frame in frames.into_iter().flatten() {
+            match frame {
+                Taken::Frame(frame) => frame.deliver(napi),
+                Taken::Packet(packet) => filter.decide(packet),
+            }
+        }
+        drop(filter);
         if device.is_stopped(number) && self.has_room() {
             device.wake(number);
         }
@@ -341,28 +410,46 @@ impl Port {
         sending.is_some_and(|sending| sending.room().is_ok_and(|room| room >= ENOUGH))
     }
 
-    /// Makes a frame of the stack of a frame of the peer, or counts why not.
-    fn take(&self, napi: &Napi, device: &NetDev, frame: Received<'_>) -> Option<Incoming> {
-        if !device.is_running() {
-            self.received.drop_one();
-            return None;
-        }
+    /// Takes a frame of the peer for the stack or for a program, or counts why not.
+    fn take(
+        &self,
+        napi: &Napi,
+        device: &NetDev,
+        frame: Received<'_>,
+        is_filtered: bool,
+    ) -> Option<Taken> {
         let len = frame.total();
-        let Ok(taken) = assemble(napi, frame) else {
-            self.received.drop_one();
-            return None;
+        let taken = match (device.is_running(), is_filtered) {
+            (false, _) => Err(ENETDOWN),
+            (true, true) => Packet::copy_of(&frame)
+                .map(|packet| Some((1, Taken::Packet(packet))))
+                .ok_or(EMSGSIZE),
+            (true, false) => assemble(napi, frame)
+                .map(|frame| frame.map(|frame| (frame.segments(), Taken::Frame(frame)))),
         };
         match taken {
-            Some(frame) => {
-                self.received.add(frame.segments(), len);
-                Some(frame)
+            Ok(Some((packets, taken))) => {
+                self.received.add(packets, len);
+                Some(taken)
             }
-            None => {
+            Ok(None) => {
                 self.received.fail_one();
+                None
+            }
+            Err(_) => {
+                self.received.drop_one();
                 None
             }
         }
     }
+}
+
+/// A frame of the peer.
+enum Taken {
+    /// For the stack.
+    Frame(Incoming),
+    /// For a program of XDP.
+    Packet(Packet),
 }
 
 /// Makes a frame of the stack. `None` if its description is wrong. ENOMEM: there is no memory.

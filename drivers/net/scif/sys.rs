@@ -4,12 +4,14 @@
 //!
 //! - `sys/netdev.rs`: the device and its NAPI contexts
 //! - `sys/skb.rs`: frames of the stack
+//! - `sys/xdp.rs`: frames for a program of XDP, and frames of such programs
 //! - `sys/calls.rs`: the functions that C calls
 
 mod bindings;
 mod calls;
 mod netdev;
 mod skb;
+mod xdp;
 
 pub(crate) use netdev::{
     bottom_halves_disabled,
@@ -20,4 +22,9 @@ pub(crate) use netdev::{
 pub(crate) use skb::{
     Incoming,
     Outgoing, //
+};
+pub(crate) use xdp::{
+    Filter,
+    Packet,
+    PacketOut, //
 };

@@ -35,6 +35,7 @@ use crate::{
     logic::{
         copy_costs::CopyCosts,
         envelope::ChannelId,
+        frame_messages::FrameMessage,
         frame_ring::{
             Geometry,
             FILLED,
@@ -49,6 +50,7 @@ use crate::{
         },
     },
     peer::{
+        control::Reservation,
         doorbells::DoorbellHandler,
         Peer, //
     },
@@ -230,6 +232,20 @@ impl Queue {
     /// Returns the number of buffers that a side posts at most.
     pub fn slots(&self) -> u32 {
         self.own.slots()
+    }
+
+    /// Asks something of the peer's client: [`Client::asked`] takes the word, of which the rings know
+    /// nothing. All queues with a peer have one word.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM: there is no memory for a message.
+    ///
+    /// Context: may sleep, does not wait for the peer.
+    pub fn ask(&self, word: u32) -> Result {
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        self.peer.send(reservation, &FrameMessage::Ask { word });
+        Ok(())
     }
 
     pub(super) fn ours(&self) -> Ours<'_> {

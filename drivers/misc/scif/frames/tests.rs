@@ -59,6 +59,8 @@ struct Record {
     ups: Atomic<u32>,
     downs: Atomic<u32>,
     removals: Atomic<u32>,
+    /// The word that the peer's client has asked for last.
+    asked: Atomic<u32>,
     #[pin]
     changed: WaitQueue,
 }
@@ -72,6 +74,7 @@ impl Record {
                 ups: Atomic::new(0),
                 downs: Atomic::new(0),
                 removals: Atomic::new(0),
+                asked: Atomic::new(0),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
             }),
             GFP_KERNEL,
@@ -106,6 +109,11 @@ impl Client for Record {
         let queues = core::mem::replace(&mut *self.queues.lock(), KVec::new());
         drop(queues);
         self.count(&self.downs);
+    }
+
+    fn asked(&self, word: u32) {
+        self.asked.store(word, Relaxed);
+        self.changed.wake_all();
     }
 
     fn remove(&self) {
@@ -283,6 +291,22 @@ mod cases {
                 assert_eq!(received.map(|(len, _)| len), Some(len));
             }
             assert!(receive(&queue, 0, false)?.is_none());
+        }
+        bed.end()
+    }
+
+    #[test]
+    fn client_is_asked_by_the_peers_client() -> Result {
+        let bed = Bed::new()?;
+        let queue = bed.queue(0)?;
+        for word in [5, 0, u32::MAX] {
+            queue.ask(word)?;
+            let is_asked = || (bed.record.asked.load(Relaxed) == word).then_some(());
+            let asked = bed
+                .record
+                .changed
+                .wait_uninterruptible_timeout(LIMIT, is_asked);
+            assert!(asked.is_some());
         }
         bed.end()
     }

@@ -42,4 +42,8 @@ define_messages! {
     /// The sender uses the receiver's block no more, which the receiver has withdrawn. It is no
     /// answer, which could overtake an offer that was sent before.
     3 Withdrawn {};
+
+    /// The sender's user asks something of the receiver's, while the rings are joined. Only the users
+    /// understand the word, which replaces the one before. At first it is 0.
+    4 Ask { word: u32 };
 }

@@ -8,9 +8,11 @@
 use super::{
     bindings as own,
     netdev::Counts,
-    skb::Outgoing, //
+    skb::Outgoing,
+    xdp::PacketOut, //
 };
 use crate::device::Ports;
+use core::slice;
 use kernel::{
     bindings,
     prelude::*, //
@@ -90,6 +92,39 @@ unsafe extern "C" fn scif_net_count(
     unsafe { counts.write(found.unwrap_or(Counts::NONE)) };
 }
 
+/// Copies frames of programs to the peer. Returns how many of them, the first ones, had room.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says. `frames` are `count` frames, which have
+/// no parts elsewhere, and which nobody changes during the call.
+#[no_mangle]
+unsafe extern "C" fn scif_net_send_packets(
+    device: *mut c_void,
+    queue: c_uint,
+    frames: *mut *mut own::xdp_frame,
+    count: c_uint,
+) -> c_uint {
+    // SAFETY: By the contract of this function. A frame is a transparent wrapper of its pointer.
+    let (ports, frames) = unsafe {
+        let frames = slice::from_raw_parts(frames.cast::<PacketOut>(), count as usize);
+        (ports(device), frames)
+    };
+    let port = ports.port(queue);
+    port.map_or(0, |port| port.send_packets(frames)) as c_uint
+}
+
+/// Asks for something of the peer, from now on. Returns false if there is no memory for a message.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says.
+#[no_mangle]
+unsafe extern "C" fn scif_net_ask(device: *mut c_void, wishes: u32) -> bool {
+    // SAFETY: By the contract of this function.
+    unsafe { ports(device) }.ask(wishes).is_ok()
+}
+
 const _: () = {
     // The functions have the types that C declares.
     if true {
@@ -106,5 +141,15 @@ const _: () = {
         own::scif_net_count
     } else {
         scif_net_count
+    };
+    if true {
+        own::scif_net_send_packets
+    } else {
+        scif_net_send_packets
+    };
+    if true {
+        own::scif_net_ask
+    } else {
+        scif_net_ask
     };
 };

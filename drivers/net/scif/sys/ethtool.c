@@ -126,6 +126,9 @@ enum {
 	SCIF_NET_RX_LARGE,
 	SCIF_NET_RX_PAGES,
 	SCIF_NET_RX_PAGES_COPIED,
+	SCIF_NET_RX_XDP_DROPS,
+	SCIF_NET_RX_XDP_TX,
+	SCIF_NET_RX_XDP_REDIRECTS,
 	SCIF_NET_DOORBELLS,
 	SCIF_NET_NAMES
 };
@@ -148,6 +151,10 @@ static const char *const scif_net_names[SCIF_NET_NAMES] = {
 	/* Pages of frames: those of the rings themselves, and copies. */
 	[SCIF_NET_RX_PAGES] = "rx_pages",
 	[SCIF_NET_RX_PAGES_COPIED] = "rx_pages_copied",
+	/* Verdicts of a program of XDP. */
+	[SCIF_NET_RX_XDP_DROPS] = "rx_xdp_drops",
+	[SCIF_NET_RX_XDP_TX] = "rx_xdp_tx",
+	[SCIF_NET_RX_XDP_REDIRECTS] = "rx_xdp_redirects",
 	/* Wake-ups by the peer, for frames or for room. */
 	[SCIF_NET_DOORBELLS] = "doorbells",
 };
@@ -174,6 +181,9 @@ static void scif_net_count_queue(struct net_device *dev, unsigned int queue,
 	values[SCIF_NET_RX_LARGE] = READ_ONCE(napi->large);
 	values[SCIF_NET_RX_PAGES] = READ_ONCE(napi->pages);
 	values[SCIF_NET_RX_PAGES_COPIED] = READ_ONCE(napi->copied);
+	values[SCIF_NET_RX_XDP_DROPS] = READ_ONCE(napi->xdp.dropped);
+	values[SCIF_NET_RX_XDP_TX] = READ_ONCE(napi->xdp.sent_back);
+	values[SCIF_NET_RX_XDP_REDIRECTS] = READ_ONCE(napi->xdp.redirected);
 	values[SCIF_NET_DOORBELLS] = atomic64_read(&napi->doorbells);
 }
 

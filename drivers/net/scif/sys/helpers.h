@@ -14,6 +14,7 @@ struct device;
 struct net_device;
 struct sk_buff;
 struct page;
+struct xdp_frame;
 
 /* A NAPI context and the queue that it polls. */
 struct scif_net_napi;
@@ -51,12 +52,21 @@ struct scif_net_meta {
  */
 #define SCIF_NET_HEADERS 256
 
+/*
+ * A wish of one end to the other: frames of a packet each, with checksums.
+ */
+#define SCIF_NET_PACKETS 1
+
 /* Functions of Rust */
 
 int scif_net_xmit(void *ports, unsigned int queue, struct sk_buff *skb);
 int scif_net_poll(void *ports, unsigned int queue, int budget);
 void scif_net_count(void *ports, unsigned int queue, bool sent,
 		    struct scif_net_counts *counts);
+unsigned int scif_net_send_packets(void *ports, unsigned int queue,
+				   struct xdp_frame **frames,
+				   unsigned int count);
+bool scif_net_ask(void *ports, u32 wishes);
 
 /* The device */
 
@@ -68,6 +78,7 @@ void scif_net_helper_free(struct net_device *dev);
 int scif_net_helper_up(struct net_device *dev, unsigned int queues,
 		       unsigned int slots);
 void scif_net_helper_down(struct net_device *dev);
+void scif_net_helper_asked(struct net_device *dev, u32 wishes);
 bool scif_net_helper_is_running(struct net_device *dev);
 bool scif_net_helper_is_stopped(struct net_device *dev, unsigned int queue);
 void scif_net_helper_stop(struct net_device *dev, unsigned int queue);
@@ -121,5 +132,16 @@ bool scif_net_helper_add(struct sk_buff *skb, struct page *page,
 bool scif_net_helper_finish(struct scif_net_napi *napi, struct sk_buff *skb,
 			    const struct scif_net_meta *meta);
 void scif_net_helper_deliver(struct scif_net_napi *napi, struct sk_buff *skb);
+
+/* Frames for a program of XDP, and frames of such programs */
+
+bool scif_net_helper_has_program(struct scif_net_napi *napi);
+struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
+				    unsigned int len, u8 **address);
+void scif_net_helper_filter(struct scif_net_napi *napi, struct page *page,
+			    unsigned int len);
+void scif_net_helper_filter_end(struct scif_net_napi *napi);
+const u8 *scif_net_helper_bytes(const struct xdp_frame *frame,
+				unsigned int *len);
 
 #endif

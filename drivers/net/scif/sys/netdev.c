@@ -13,9 +13,6 @@
 
 #include "private.h"
 
-/* The largest MTU: with headers, a frame stays below 64 KiB. */
-#define SCIF_NET_MAX_MTU 65521
-
 /*
  * A frame that segmentation offload has not cut crosses as it is, with a header
  * that tells the peer how to cut it, and a checksum that was not computed stays
@@ -87,16 +84,32 @@ static void scif_net_set_rx_mode(struct net_device *dev)
 {
 }
 
+/*
+ * Headers may have any length, and any number of VLAN tags. If the peer asks for
+ * packets, the stack cuts frames and computes checksums.
+ */
+static netdev_features_t scif_net_features_check(struct sk_buff *skb,
+						 struct net_device *dev,
+						 netdev_features_t features)
+{
+	struct scif_net_private *private = netdev_priv(dev);
+
+	if (READ_ONCE(private->asked) & SCIF_NET_PACKETS)
+		features &= ~(NETIF_F_CSUM_MASK | NETIF_F_GSO_MASK);
+	return passthru_features_check(skb, dev, features);
+}
+
 static const struct net_device_ops scif_net_ops = {
 	.ndo_open = scif_net_open,
 	.ndo_stop = scif_net_stop,
 	.ndo_start_xmit = scif_net_start_xmit,
-	/* Headers may have any length, and any number of VLAN tags. */
-	.ndo_features_check = passthru_features_check,
+	.ndo_features_check = scif_net_features_check,
 	.ndo_get_stats64 = scif_net_get_stats64,
 	.ndo_set_rx_mode = scif_net_set_rx_mode,
 	.ndo_set_mac_address = eth_mac_addr,
 	.ndo_validate_addr = eth_validate_addr,
+	.ndo_bpf = scif_net_bpf,
+	.ndo_xdp_xmit = scif_net_xdp_xmit,
 };
 
 /* Statistics of queues */
@@ -236,6 +249,9 @@ struct net_device *scif_net_helper_alloc(void *ports,
 	dev->vlan_features = SCIF_NET_FEATURES | SCIF_NET_FIXED_FEATURES;
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE | IFF_UNICAST_FLT;
 	scif_net_default_address(dev, link);
+	xdp_set_features_flag(dev, NETDEV_XDP_ACT_BASIC |
+				   NETDEV_XDP_ACT_REDIRECT |
+				   NETDEV_XDP_ACT_NDO_XMIT);
 	netif_set_tso_max_size(dev, GSO_LEGACY_MAX_SIZE);
 	netdev_sw_irq_coalesce_default_on(dev);
 	netif_carrier_off(dev);
@@ -289,6 +305,15 @@ void scif_net_helper_down(struct net_device *dev)
 	private->joined = 0;
 	scif_net_use_queues(dev);
 	rtnl_unlock();
+	scif_net_helper_asked(dev, 0);
+}
+
+/* The peer asks for these things now, and for no others any more. */
+void scif_net_helper_asked(struct net_device *dev, u32 wishes)
+{
+	struct scif_net_private *private = netdev_priv(dev);
+
+	WRITE_ONCE(private->asked, wishes);
 }
 
 bool scif_net_helper_is_running(struct net_device *dev)
@@ -340,12 +365,18 @@ struct scif_net_napi *scif_net_helper_napi_new(struct net_device *dev,
 	napi->ports = ports;
 	napi->queue = queue;
 	netif_napi_add_config(dev, &napi->napi, scif_net_napi_poll, queue);
+	if (scif_net_xdp_begin(napi)) {
+		netif_napi_del(&napi->napi);
+		kfree(napi);
+		return NULL;
+	}
 	private->napi[queue] = napi;
 	return napi;
 }
 
 void scif_net_helper_napi_free(struct scif_net_napi *napi)
 {
+	scif_net_xdp_end(napi);
 	netif_napi_del(&napi->napi);
 	kfree(napi);
 }

@@ -112,6 +112,13 @@ impl NetDev {
         unsafe { own::scif_net_helper_down(self.raw.as_ptr()) };
     }
 
+    /// Takes what the peer asks for, as flags of `helpers.h`.
+    /// Context: any.
+    pub(crate) fn asked(&self, wishes: u32) {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_net_helper_asked(self.raw.as_ptr(), wishes) };
+    }
+
     /// Returns whether the administrator has set the device up.
     pub(crate) fn is_running(&self) -> bool {
         // SAFETY: The device is valid.

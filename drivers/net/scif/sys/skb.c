@@ -108,6 +108,19 @@ void scif_net_helper_drop(struct sk_buff *skb)
 
 /* Frames that are received */
 
+/*
+ * Returns whether the peer says that a frame is one packet, whose checksums are
+ * all there.
+ */
+bool scif_net_is_packet(const struct scif_net_meta *meta)
+{
+	const struct scif_net_header *header =
+		(const struct scif_net_header *)meta->bytes;
+
+	return header->virtio.gso_type == VIRTIO_NET_HDR_GSO_NONE &&
+	       !(header->virtio.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM);
+}
+
 /* Returns a frame with room for SCIF_NET_HEADERS bytes, or NULL. */
 struct sk_buff *scif_net_helper_begin(struct scif_net_napi *napi)
 {

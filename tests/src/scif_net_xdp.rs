@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Programs of XDP on the device of `scif_net`: `tests/programs/xdp_verdicts.bpf.c` decides by the
+//! port of a datagram.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::wait_until;
+
+use crate::harness::Test;
+use crate::need::PAIR;
+use crate::scif;
+use crate::scif_net;
+use crate::scif_net_device::facts;
+
+/// The ports of the program.
+const DROP: u16 = 9001;
+const SEND_BACK: u16 = 9002;
+const REDIRECT: u16 = 9003;
+const ABORT: u16 = 9004;
+
+/// Datagrams of each kind.
+const DATAGRAMS: u64 = 20;
+
+/// The largest datagram in a packet of the usual MTU.
+const LARGEST: usize = 1500 - 28;
+
+/// Returns a statistic of node 1.
+fn statistic(lab: &Lab, name: &str) -> Result<u64> {
+    let facts = facts(lab, 1)?;
+    facts["statistics"][name]
+        .as_u64()
+        .with_context(|| format!("there is no {name}: {facts:#}"))
+}
+
+/// Has node 0 send datagrams, and wait for each to come back, or not.
+fn send(lab: &Lab, port: u16, comes_back: bool) -> Result<()> {
+    let wait = match comes_back {
+        true => "assert s.recv(9000) == data, 'another datagram has come'",
+        false => "pass",
+    };
+    let seconds = lab.hang_limit(20).as_secs();
+    let script = format!(
+        "import socket\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         s.settimeout({seconds})\n\
+         s.connect(('{}', {port}))\n\
+         for number in range({DATAGRAMS}):\n    \
+             data = bytes([number]) * (1 if number % 2 else {LARGEST})\n    \
+             s.send(data)\n    \
+             {wait}\n",
+        scif_net::address(1)
+    );
+    lab.command(0, ["python3", "-c", &script])?
+        .timeout(lab.hang_limit(60))
+        .run()?
+        .success()?;
+    Ok(())
+}
+
+/// Waits until a statistic of node 1 has grown by the datagrams.
+fn counted(lab: &Lab, name: &str, before: u64) -> Result<()> {
+    wait_until(name, lab.hang_limit(20), || {
+        let now = statistic(lab, name)?;
+        ensure!(now <= before + DATAGRAMS, "{name}: {before}, then {now}");
+        Ok((now == before + DATAGRAMS).then_some(()))
+    })
+}
+
+/// All verdicts do what they say.
+fn verdicts(lab: &Lab) -> Result<()> {
+    for (port, name) in [(DROP, "rx_xdp_drops"), (ABORT, "rx_xdp_drops")] {
+        let before = statistic(lab, name)?;
+        send(lab, port, false)?;
+        counted(lab, name, before)?;
+    }
+    for (port, name) in [
+        (SEND_BACK, "rx_xdp_tx"),
+        // To the device itself, which takes frames of other devices.
+        (REDIRECT, "rx_xdp_redirects"),
+    ] {
+        let before = statistic(lab, name)?;
+        send(lab, port, true)?;
+        counted(lab, name, before)?;
+    }
+    Ok(())
+}
+
+/// TCP streams to node 1. Returns how many large frames it has received.
+fn stream(lab: &Lab) -> Result<u64> {
+    let before = statistic(lab, "rx_large")?;
+    let server = scif_net::serve(lab)?;
+    scif_net::iperf(lab, &["--bytes", "8M"])?;
+    scif_net::iperf(lab, &["--bytes", "8M", "--reverse"])?;
+    server.kill();
+    server.wait()?;
+    Ok(statistic(lab, "rx_large")? - before)
+}
+
+/// Returns the shell command that gives the device of node 1 its program.
+fn attach() -> Result<String> {
+    let object = scif::program("xdp_verdicts.bpf.o")?;
+    Ok(format!(
+        "ip link set scif0 xdpdrv object {object} section xdp 2>&1"
+    ))
+}
+
+/// The device of node 1 has a program. Node 0 cuts its frames for it, also after a reload.
+fn programs_decide(lab: &Lab) -> Result<()> {
+    scif_net::joined(lab)?;
+    let large = stream(lab)?;
+    ensure!(large > 0, "the stream has no large frames");
+
+    lab.shell(1, "ip link set scif0 mtu 9000")?;
+    let said = lab.shell(1, &format!("! {}", attach()?))?;
+    ensure!(said.contains("MTU is too large"), "{said}");
+    lab.shell(1, &format!("ip link set scif0 mtu 1500 && {}", attach()?))?;
+    let shown = lab.shell(1, "ip -d link show scif0")?;
+    ensure!(shown.contains("prog/xdp"), "{shown}");
+    lab.shell(1, "! ip link set scif0 mtu 9000 2>&1")?;
+
+    // The first answer shows that node 0 has the message, which it got before.
+    verdicts(lab)?;
+    let dropped = scif_net::count(lab, 1, "rx_dropped")?;
+    let large = stream(lab)?;
+    let more = scif_net::count(lab, 1, "rx_dropped")? - dropped;
+    ensure!(
+        large == 0 && more == 0,
+        "with a program, node 1 has got {large} large frames, and dropped {more}"
+    );
+
+    // The session with node 0 is a new one then.
+    for module in ["scif_net", "scif"] {
+        lab.rmmod(0, module)?;
+    }
+    scif_net::carrier(lab, 1, "scif0", false)?;
+    scif_net::load(lab, 0)?;
+    scif_net::set_up(lab, 0)?;
+    scif_net::carrier(lab, 1, "scif0", true)?;
+    verdicts(lab)?;
+    let dropped = scif_net::count(lab, 1, "rx_dropped")?;
+    let large = stream(lab)?;
+    let more = scif_net::count(lab, 1, "rx_dropped")? - dropped;
+    ensure!(
+        large == 0 && more == 0,
+        "after the reload, node 1 has got {large} large frames, and dropped {more}"
+    );
+
+    lab.shell(
+        1,
+        "ip link set scif0 xdpdrv off && ip link set scif0 mtu 9000",
+    )?;
+    lab.shell(1, "ip link set scif0 mtu 1500")?;
+    wait_until("large frames", lab.hang_limit(60), || {
+        Ok((stream(lab)? > 0).then_some(()))
+    })?;
+
+    // A device may go with its program.
+    lab.shell(1, &attach()?)?;
+    scif_net::unload(lab)?;
+    // ip has the kernel compute the program's digest.
+    lab.shell(1, "modprobe -r algif_hash")?;
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] =
+    &[Test::new("scif_net_xdp::programs_decide", PAIR, programs_decide).seconds(40)];
