@@ -5,9 +5,11 @@
  *	net_facts DEVICE
  *	net_facts DEVICE channels COUNT
  *	net_facts DEVICE usecs COUNT
+ *	net_facts DEVICE ring COUNT
  *
  * Prints the facts of ethtool -i, -l, -g, -c and -S. The second form does what ethtool -L DEVICE
- * combined COUNT does, the third one what ethtool -C DEVICE rx-usecs COUNT does.
+ * combined COUNT does, the third one what ethtool -C DEVICE rx-usecs COUNT does, the last one what
+ * ethtool -G DEVICE rx COUNT does.
  */
 #define _GNU_SOURCE
 #include <linux/ethtool.h>
@@ -94,9 +96,10 @@ int main(int argc, char **argv)
 {
 	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
 	struct ethtool_coalesce coalesce = { .cmd = ETHTOOL_GCOALESCE };
+	struct ethtool_ringparam ring = { .cmd = ETHTOOL_GRINGPARAM };
 
 	if (argc != 2 && argc != 4) {
-		fprintf(stderr, "usage: net_facts DEVICE [channels|usecs COUNT]\n");
+		fprintf(stderr, "usage: net_facts DEVICE [channels|usecs|ring COUNT]\n");
 		return 2;
 	}
 	handle = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -110,6 +113,11 @@ int main(int argc, char **argv)
 		channels.cmd = ETHTOOL_SCHANNELS;
 		channels.combined_count = atoi(argv[3]);
 		call("setting the channels", &channels);
+	} else if (!strcmp(argv[2], "ring")) {
+		call("the rings", &ring);
+		ring.cmd = ETHTOOL_SRINGPARAM;
+		ring.rx_pending = atoi(argv[3]);
+		call("setting the rings", &ring);
 	} else {
 		call("the coalescing", &coalesce);
 		coalesce.cmd = ETHTOOL_SCOALESCE;

@@ -5,6 +5,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::wait_until;
 use serde_json::Value;
 
 use crate::harness::Test;
@@ -111,6 +112,53 @@ fn queues_can_be_set(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The rings can be set at one end, and have the smaller size of both. The size outlasts a session.
+fn rings_can_be_set(lab: &Lab) -> Result<()> {
+    let program = scif::program("net_facts")?;
+    let size = |node: usize| -> Result<Option<u64>> {
+        let facts = facts(lab, node)?;
+        ensure!(facts["rx_pending"] == facts["tx_pending"], "{facts:#}");
+        Ok(facts["rx_pending"].as_u64())
+    };
+    let has = |size_wanted: u64| {
+        wait_until(
+            &format!("rings of {size_wanted}"),
+            lab.hang_limit(20),
+            || {
+                let sizes = [size(0)?, size(1)?];
+                Ok((sizes == [Some(size_wanted); 2]).then_some(()))
+            },
+        )?;
+        for node in 0..2 {
+            carrier(lab, node, "scif0", true)?;
+        }
+        let server = serve(lab)?;
+        iperf(lab, &["--bytes", "1M"])?;
+        iperf(lab, &["--bytes", "1M", "--reverse"])?;
+        server.kill();
+        server.wait().map(drop)
+    };
+    let usual = size(0)?.context("no size")?;
+    for wrong in ["8", "4097"] {
+        lab.shell(0, &format!("! {program} scif0 ring {wrong} 2>&1"))?;
+    }
+    // A number between two powers of two is rounded up.
+    for (wanted, made) in [(33, 64), (32, 32), (usual, usual)] {
+        lab.shell(0, &format!("{program} scif0 ring {wanted}"))?;
+        has(made)?;
+    }
+    for node in 0..2 {
+        lab.shell(node, &format!("{program} scif0 ring {}", 2 * usual))?;
+    }
+    has(2 * usual)?;
+    lab.rmmod(1, "scif_net")?;
+    load_net(lab, 1)?;
+    set_up(lab, 1)?;
+    has(usual)?;
+    lab.shell(0, &format!("{program} scif0 ring {usual}"))?;
+    has(usual)
+}
+
 /// The statistics of the kernel, of ethtool, and of the queues agree.
 fn statistics_agree(lab: &Lab, node: usize) -> Result<()> {
     let facts = facts(lab, node)?;
@@ -154,6 +202,7 @@ fn ethtool_shows_the_device(lab: &Lab) -> Result<()> {
         ensure!(facts["rx_pending"].as_u64() >= Some(32), "{facts:#}");
     }
     queues_can_be_set(lab)?;
+    rings_can_be_set(lab)?;
     let server = serve(lab)?;
     iperf(lab, &["--bytes", "1M"])?;
     iperf(lab, &["--bytes", "1M", "--reverse"])?;

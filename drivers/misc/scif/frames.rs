@@ -57,7 +57,10 @@ use crate::{
             ServiceId, //
         },
         frame_messages::FrameMessage,
-        frame_ring::MOST_QUEUES,
+        frame_ring::{
+            self,
+            MOST_QUEUES, //
+        },
     },
     peer::{
         control::{
@@ -94,6 +97,11 @@ use link::{
     State, //
 };
 
+/// Fewest and most buffers that a client can want of each queue: a power of two.
+pub const FEWEST_SLOTS: u32 = frame_ring::FEWEST_SLOTS;
+/// See [`FEWEST_SLOTS`].
+pub const MOST_SLOTS: u32 = frame_ring::MOST_SLOTS;
+
 /// A kind of user of frame rings.
 pub trait Driver: Send + Sync {
     /// Makes the client for the peer of a link, or none, if it has no use for this peer.
@@ -112,6 +120,11 @@ pub trait Client: Send + Sync {
     /// Drops the queues. When this returns, the client uses them no more.
     /// Context: control work, may sleep, does not wait for the peer.
     fn down(&self);
+
+    /// Returns the number of buffers that the client wants to post to each queue, or `None` for the
+    /// usual number. The peer, or its reach, may make it fewer. Both ends have the same number.
+    /// Context: control work or a work item, may sleep, does not wait for the peer.
+    fn slots(&self) -> Option<u32>;
 
     /// Takes a word by which the peer's client asks something. It replaces the one before, and counts
     /// until [`Client::down`].
@@ -240,7 +253,7 @@ impl Attachment for Attached {
     }
 
     fn forget(&self) {
-        drop(self.link.leave_client());
+        self.link.forget();
     }
 }
 

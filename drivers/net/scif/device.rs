@@ -69,6 +69,8 @@ pub(crate) struct Ports {
     /// This node's wishes to the peer. Held while the peer is told, so that it is told in order.
     #[pin]
     wishes: Mutex<u32>,
+    /// Buffers of each queue that the administrator wants, or 0 for the usual number.
+    slots: Atomic<u32>,
 }
 
 /// A pair of queues with the peer.
@@ -108,6 +110,7 @@ impl Ports {
                 ports,
                 device: SetOnce::new(),
                 wishes <- new_mutex!(0, "scif_net::Ports::wishes"),
+                slots: Atomic::new(0),
             }),
             GFP_KERNEL,
         )?;
@@ -134,6 +137,19 @@ impl Ports {
         let mut asked = self.wishes.lock();
         *asked = wishes;
         self.tell(wishes)
+    }
+
+    /// Has the rings joined anew with so many buffers, now and later. ENOMEM: there is no memory for
+    /// that; the number counts when they are joined next.
+    /// Context: may sleep, does not wait for the peer.
+    pub(crate) fn resize(&self, slots: u32) -> Result {
+        self.slots.store(slots, Relaxed);
+        let queue = self.ports.first().and_then(|port| port.queue());
+        match queue.map(|queue| queue.rejoin()) {
+            // Without the peer, there is nothing to be joined.
+            None | Some(Ok(()) | Err(ENODEV)) => Ok(()),
+            Some(Err(error)) => Err(error),
+        }
     }
 
     /// Tells the peer what this node asks for, if the rings are joined. The caller holds `wishes`.
@@ -185,6 +201,10 @@ impl Client for Ports {
         if let Some(device) = self.device() {
             device.none_aloft();
         }
+    }
+
+    fn slots(&self) -> Option<u32> {
+        Some(self.slots.load(Relaxed)).filter(|slots| *slots != 0)
     }
 
     fn asked(&self, word: u32) {

@@ -4,20 +4,23 @@
 //!
 //! # States
 //!
-//! `Idle`: this node has offered nothing, or the peer lacks the service. `Offered`: the peer has an
-//! offer of this node. `Joined`: both have the other's. `Ended`: the driver or the peer has gone.
+//! `Idle`: this node has offered nothing, it joins the rings anew, or the peer lacks the service.
+//! `Offered`: the peer has an offer of this node. `Joined`: both have the other's. `Ended`: the driver
+//! or the peer has gone.
 //! `logic/frame_messages.rs` has the messages.
 //!
 //! # Locks
 //!
 //! `Link::inner` is held while the client is told, so that it is told in order. So when the driver has
 //! ended a link, no other task is in the client's code, and the driver's module can be unloaded.
+//! `Link::joins` is ended before that, outside `Link::inner`: its item waits for the peer.
 
 use super::{
     buffers::Buffers,
     queue::{
         self,
-        Queue, //
+        Queue,
+        User, //
     },
     Client, //
 };
@@ -27,7 +30,11 @@ use crate::{
             BlockOffer,
             FrameMessage, //
         },
-        frame_ring::Geometry,
+        frame_ring::{
+            Geometry,
+            FEWEST_SLOTS,
+            MOST_SLOTS, //
+        },
     },
     peer::{
         control::Reservation,
@@ -35,6 +42,7 @@ use crate::{
         service::Violation,
         Peer, //
     },
+    sync::work_queues::PeerQueue,
     sys::{
         shared_memory::{
             Payer,
@@ -43,7 +51,8 @@ use crate::{
         wait::{
             new_wait_queue,
             WaitQueue, //
-        }, //
+        },
+        workqueue::Queue as WorkQueue, //
     },
     transport::path::Path, //
 };
@@ -92,6 +101,8 @@ pub(super) struct Inner {
     pub(super) state: State,
     /// The client, until the driver or the session has gone.
     pub(super) client: Option<Arc<dyn Client>>,
+    /// Rings that the peer has not released before it was lost. It may still write to them.
+    kept: Option<Rings>,
 }
 
 /// The frame rings with one peer.
@@ -106,27 +117,32 @@ pub(crate) struct Link {
     /// Woken when that is so.
     #[pin]
     released: WaitQueue,
+    /// Queue of the item that joins the rings anew.
+    #[pin]
+    joins: PeerQueue,
 }
 
 /// Number of slots of a ring, and of its buffers, where the peer reaches all memory.
 pub(super) const SLOTS: u32 = 256;
 
-/// Fewest slots of a ring.
-const FEWEST_SLOTS: u32 = 32;
-
-/// Bytes that the buffers for one peer take at most.
+/// Bytes that the buffers for one peer take at most, unless the client wants another number of slots.
 const MOST_MEMORY: u64 = 4 << 20;
 
 /// Where the peer reaches little memory, buffers take at most one part in so many of the memory for
 /// rings.
 const PART: u64 = 4;
 
-/// Returns how many queues to offer, and how many slots each has, if there may be `queues`.
-fn size_for(path: &dyn Path, queues: u32) -> (u32, u32) {
+/// Returns how many queues to offer, and how many slots each has, if there may be `queues`, and the
+/// client wants `slots`.
+fn size_for(path: &dyn Path, queues: u32, slots: Option<u32>) -> (u32, u32) {
     let bytes = |queues: u32, slots: u32| u64::from(queues) * u64::from(slots) * PAGE_SIZE as u64;
     let room = path.limits().rings.map_or(u64::MAX, |bytes| bytes / PART);
-    let room = room.min(MOST_MEMORY);
-    let (mut queues, mut slots) = (queues, SLOTS);
+    let (most, slots) = match slots {
+        Some(slots) => (u64::MAX, slots.clamp(FEWEST_SLOTS, MOST_SLOTS)),
+        None => (MOST_MEMORY, SLOTS),
+    };
+    let room = room.min(most);
+    let (mut queues, mut slots) = (queues, slots.next_power_of_two());
     while bytes(queues, slots) > room && (queues > 1 || slots > FEWEST_SLOTS) {
         // Few queues with many slots are worth less than the reverse, down to a frame or two.
         match slots > 2 * FEWEST_SLOTS || queues == 1 {
@@ -143,9 +159,9 @@ const RELEASE: Delta = Delta::from_secs(30);
 impl Rings {
     /// Makes a block to offer.
     /// Context: may sleep.
-    fn new(peer: &Peer, queues: u32) -> Result<Self> {
+    fn new(peer: &Peer, queues: u32, slots: Option<u32>) -> Result<Self> {
         let buffer = u32::try_from(PAGE_SIZE)?;
-        let (queues, slots) = size_for(peer.path(), queues);
+        let (queues, slots) = size_for(peer.path(), queues, slots);
         let offered = Geometry::new(queues, slots, buffer).ok_or(EINVAL)?;
         let block = peer.path().share(offered.size(), Payer::None)?;
         Ok(Self {
@@ -169,7 +185,8 @@ impl Rings {
 
     /// Makes the queues, once the peer's offer has come.
     /// Context: may sleep.
-    fn join(&mut self, peer: &Arc<Peer>, client: &Arc<dyn Client>, offer: &BlockOffer) -> Result {
+    fn join(&mut self, link: &Arc<Link>, client: &Arc<dyn Client>, offer: &BlockOffer) -> Result {
+        let peer = &link.peer;
         let queues = self.offered.queues().min(offer.queues);
         let slots = self.offered.slots().min(offer.slots);
         let common = |buffer| Geometry::new(queues, slots, buffer).ok_or(EINVAL);
@@ -182,7 +199,10 @@ impl Rings {
         path.reach(remote.address, remote.geometry.size() as u64)?;
         for number in 0..queues {
             let buffers = Buffers::new(path, slots as usize, slots)?;
-            let user = client.clone();
+            let user = User {
+                client: client.clone(),
+                link: link.clone(),
+            };
             let queue = Queue::new(peer, number, &self.block, (own, remote), buffers, user)?;
             self.queues.push(queue.clone(), GFP_KERNEL)?;
             let id = queue::channel(number);
@@ -200,7 +220,10 @@ impl Inner {
         if matches!(self.state, State::Idle) {
             let reservation = Reservation::new(GFP_KERNEL)?;
             let _inside = peer.enter().ok_or(ENODEV)?;
-            let rings = Rings::new(peer, queues)?;
+            let slots = self.client.as_ref().and_then(|client| client.slots());
+            let rings = Rings::new(peer, queues, slots);
+            // Rings of the usual size are better than none.
+            let rings = rings.or_else(|_| Rings::new(peer, queues, None))?;
             let offer = rings.offer();
             self.state = State::Offered(rings);
             peer.send(reservation, &offer);
@@ -247,7 +270,9 @@ impl Link {
         let inner = Inner {
             state: State::Idle,
             client,
+            kept: None,
         };
+        let joins = WorkQueue::ordered(c"scif_frames")?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -255,13 +280,14 @@ impl Link {
                 inner <- new_mutex!(inner, "frames::Link::inner"),
                 is_released: Atomic::new(false),
                 released <- new_wait_queue!("scif::frames::Link::released"),
+                joins <- PeerQueue::new(joins),
             }),
             GFP_KERNEL,
         )
     }
 
     /// Takes the peer's offer, and makes an own one, if none was made.
-    pub(super) fn offered(&self, offer: &BlockOffer) -> Result<(), Violation> {
+    pub(super) fn offered(self: &Arc<Self>, offer: &BlockOffer) -> Result<(), Violation> {
         let mut inner = self.inner.lock();
         if let Err(error) = inner.offer(&self.peer, self.queues) {
             no_rings(&self.peer, error);
@@ -281,7 +307,7 @@ impl Link {
                 return Ok(());
             }
         };
-        let joined = rings.join(&self.peer, &client, offer);
+        let joined = rings.join(self, &client, offer);
         let told = joined.and_then(|()| client.up(&rings.queues).inspect_err(|_| client.down()));
         match told {
             Ok(()) => inner.state = State::Joined(rings),
@@ -304,10 +330,42 @@ impl Link {
         self.released.wake_all();
     }
 
+    /// Has an item join the rings anew. ENODEV: the link has ended. ENOMEM: there is no memory for a
+    /// message or the item.
+    /// Context: may sleep, does not wait for the peer.
+    pub(super) fn rejoin_later(self: &Arc<Self>) -> Result {
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        let link = self.clone();
+        self.joins.spawn(move || link.rejoin(reservation))
+    }
+
+    /// Withdraws the offer, and makes another one. The peer may do the same meanwhile.
+    /// Context: may sleep, waits for the peer.
+    fn rejoin(&self, reservation: Reservation) {
+        let mut inner = self.inner.lock();
+        let State::Joined(_) = inner.state else {
+            return;
+        };
+        let Some(rings) = inner.leave(State::Idle) else {
+            return;
+        };
+        // Under the lock, so that it does not follow a new offer.
+        self.say_withdraw(reservation);
+        drop(inner);
+        self.await_release(rings);
+        let mut inner = self.inner.lock();
+        if inner.client.is_some() {
+            if let Err(error) = inner.offer(&self.peer, self.queues) {
+                no_rings(&self.peer, error);
+            }
+        }
+    }
+
     /// Ends the use of the rings by the client. When this returns, no task is in the client. Returns
     /// the rings, to which the peer may still write.
-    /// Context: may sleep, does not wait for the peer.
-    pub(super) fn leave_client(&self) -> Option<Rings> {
+    /// Context: may sleep, waits for an item that joins the rings anew.
+    fn leave_client(&self) -> Option<Rings> {
+        self.joins.end();
         let (rings, client) = {
             let mut inner = self.inner.lock();
             let rings = inner.leave(State::Ended(None));
@@ -317,28 +375,48 @@ impl Link {
         rings
     }
 
-    /// Ends the use of the rings. If the peer can't be heard of any more, the memory stays until the
-    /// session is forgotten.
+    /// Ends the use of the rings, as the peer can't reach them any more.
+    /// Context: may sleep.
+    pub(super) fn forget(&self) {
+        let rings = self.leave_client();
+        let kept = self.inner.lock().kept.take();
+        drop((rings, kept));
+    }
+
+    /// Ends the use of the rings.
     /// Context: may sleep, waits for the peer.
-    pub(super) fn end(self: &Arc<Self>) {
+    pub(super) fn end(&self) {
         let Some(rings) = self.leave_client() else {
             return;
         };
+        match Reservation::new(GFP_KERNEL) {
+            Ok(reservation) => self.say_withdraw(reservation),
+            Err(_) => self.peer.fail("there is no memory to withdraw frame rings"),
+        }
+        self.await_release(rings);
+    }
+
+    /// Tells the peer that this node uses its rings no more.
+    fn say_withdraw(&self, reservation: Reservation) {
         self.is_released.store(false, Release);
+        self.peer.send(reservation, &FrameMessage::Withdraw {});
+    }
+
+    /// Waits until the peer uses withdrawn rings no more, and frees them. If the peer can't be heard
+    /// of any more, they stay until the session is forgotten.
+    /// Context: may sleep, waits for the peer.
+    fn await_release(&self, rings: Rings) {
+        let is_over = || self.is_released.load(Acquire) || self.peer.is_over();
         // No signal may interrupt this: the peer writes to the rings until it has the message.
-        let is_released = Reservation::new(GFP_KERNEL).is_ok_and(|reservation| {
-            self.peer.send(reservation, &FrameMessage::Withdraw {});
-            let is_over = || self.is_released.load(Acquire) || self.peer.is_over();
-            self.released
-                .wait_uninterruptible_timeout(RELEASE, || is_over().then_some(()))
-                .is_some()
-        });
-        if !is_released {
+        let waited = self
+            .released
+            .wait_uninterruptible_timeout(RELEASE, || is_over().then_some(()));
+        if waited.is_none() {
             self.peer.fail("it does not release frame rings");
         }
         let mut inner = self.inner.lock();
         if self.peer.is_over() {
-            inner.state = State::Ended(Some(rings));
+            inner.kept = Some(rings);
         }
     }
 }

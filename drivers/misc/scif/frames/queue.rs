@@ -22,7 +22,10 @@ use super::{
     buffers::Buffers,
     fifo::Fifo,
     flight::Place,
-    link::Remote,
+    link::{
+        Link,
+        Remote, //
+    },
     receiving::Receiving,
     sending::{
         Landed,
@@ -166,7 +169,13 @@ pub struct Queue {
     pub(super) flights: InFlight,
     /// The user, until it has left.
     #[pin]
-    user: SpinLockIrq<Option<Arc<dyn Client>>>,
+    user: SpinLockIrq<Option<User>>,
+}
+
+/// The user of a queue.
+pub(super) struct User {
+    pub(super) client: Arc<dyn Client>,
+    pub(super) link: Arc<Link>,
 }
 
 /// The counts of a sender, and the frames that have not arrived.
@@ -204,7 +213,7 @@ impl Queue {
         block: &Arc<SharedMemory>,
         geometries: (Geometry, Remote),
         buffers: Buffers,
-        user: Arc<dyn Client>,
+        user: User,
     ) -> Result<Arc<Self>> {
         let (own, remote) = geometries;
         let sender = Sender::new(own.slots())?;
@@ -248,6 +257,26 @@ impl Queue {
         Ok(())
     }
 
+    /// Has the rings joined anew, with as many buffers as the client wants then ([`Client::slots`]).
+    /// Returns before that; the client is told of its [`Client::down`] and [`Client::up`].
+    ///
+    /// # Errors
+    ///
+    /// - ENODEV: the rings are not joined.
+    /// - ENOMEM: there is no memory for a work item.
+    ///
+    /// Context: may sleep, does not wait for the peer.
+    pub fn rejoin(&self) -> Result {
+        let link = self.user.lock().as_ref().map(|user| user.link.clone());
+        link.ok_or(ENODEV)?.rejoin_later()
+    }
+
+    /// Returns the client, unless it has left.
+    fn client(&self) -> Option<Arc<dyn Client>> {
+        let user = self.user.lock();
+        user.as_ref().map(|user| user.client.clone())
+    }
+
     pub(super) fn ours(&self) -> Ours<'_> {
         Ours {
             block: &self.block,
@@ -277,9 +306,8 @@ impl Queue {
     /// Tells the user, unless it has left, that an engine has copied a frame.
     /// Context: any but hard interrupts.
     pub(super) fn landed(&self) {
-        let user = self.user.lock().clone();
-        if let Some(user) = user {
-            user.landed(self.number as usize);
+        if let Some(client) = self.client() {
+            client.landed(self.number as usize);
         }
     }
 
@@ -336,9 +364,8 @@ impl DoorbellHandler for Queue {
     fn on_doorbell(&self) {
         self.room.rung(&self.ours());
         self.frames.rung(&self.ours());
-        let user = self.user.lock().clone();
-        if let Some(user) = user {
-            user.rung(self.number as usize);
+        if let Some(client) = self.client() {
+            client.rung(self.number as usize);
         }
     }
 }

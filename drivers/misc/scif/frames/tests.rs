@@ -61,6 +61,8 @@ struct Record {
     removals: Atomic<u32>,
     /// The word that the peer's client has asked for last.
     asked: Atomic<u32>,
+    /// The number of slots that the client wants, or 0.
+    slots: Atomic<u32>,
     #[pin]
     changed: WaitQueue,
 }
@@ -75,6 +77,7 @@ impl Record {
                 downs: Atomic::new(0),
                 removals: Atomic::new(0),
                 asked: Atomic::new(0),
+                slots: Atomic::new(0),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
             }),
             GFP_KERNEL,
@@ -109,6 +112,10 @@ impl Client for Record {
         let queues = core::mem::replace(&mut *self.queues.lock(), KVec::new());
         drop(queues);
         self.count(&self.downs);
+    }
+
+    fn slots(&self) -> Option<u32> {
+        Some(self.slots.load(Relaxed)).filter(|slots| *slots != 0)
     }
 
     fn asked(&self, word: u32) {
@@ -307,6 +314,26 @@ mod cases {
                 .changed
                 .wait_uninterruptible_timeout(LIMIT, is_asked);
             assert!(asked.is_some());
+        }
+        bed.end()
+    }
+
+    #[test]
+    fn rings_are_joined_anew_with_the_wanted_slots() -> Result {
+        let bed = Bed::new()?;
+        let mut ups = bed.record.ups.load(Relaxed);
+        for (wanted, slots) in [(32, 32), (1000, 1024), (1, FEWEST_SLOTS), (0, SLOTS)] {
+            bed.record.slots.store(wanted, Relaxed);
+            bed.queue(0)?.rejoin()?;
+            ups += 1;
+            bed.record.wait(&bed.record.ups, ups)?;
+            let queue = bed.queue(0)?;
+            assert_eq!(queue.slots(), slots);
+            for first in 0..100 {
+                send(&queue, first, 5000)?;
+                let received = receive(&queue, first, false)?;
+                assert_eq!(received.map(|(len, _)| len), Some(5000));
+            }
         }
         bed.end()
     }

@@ -22,7 +22,9 @@ pub use crate::frames::{
     Receiving,
     Room,
     Sending,
-    MOST_BYTES, //
+    FEWEST_SLOTS,
+    MOST_BYTES,
+    MOST_SLOTS, //
 };
 
 use crate::{

@@ -53,7 +53,8 @@ pub(crate) const META: usize = 16;
 pub(crate) const MOST_QUEUES: u32 = 64;
 
 /// Smallest and largest number of slots.
-const SLOTS: core::ops::RangeInclusive<u32> = 32..=4096;
+pub(crate) const FEWEST_SLOTS: u32 = 32;
+pub(crate) const MOST_SLOTS: u32 = 4096;
 
 /// Smallest and largest size of a buffer. With the fewest slots, the largest frame fits into a ring
 /// of the smallest buffers, with as much room left: a sender that waits for room gets it.
@@ -80,7 +81,7 @@ impl Geometry {
     /// `buffer` bytes. `None` if a number is out of range.
     pub(crate) fn new(queues: u32, slots: u32, buffer: u32) -> Option<Self> {
         let can_be = (1..=MOST_QUEUES).contains(&queues)
-            && SLOTS.contains(&slots)
+            && (FEWEST_SLOTS..=MOST_SLOTS).contains(&slots)
             && slots.is_power_of_two()
             && BUFFER.contains(&buffer);
         // INVARIANT: Just checked.

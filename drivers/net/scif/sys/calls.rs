@@ -17,6 +17,10 @@ use kernel::{
     bindings,
     prelude::*, //
 };
+use scif_main::sister::{
+    FEWEST_SLOTS,
+    MOST_SLOTS, //
+};
 
 /// Returns the ports of a device.
 ///
@@ -125,7 +129,20 @@ unsafe extern "C" fn scif_net_ask(device: *mut c_void, wishes: u32) -> bool {
     unsafe { ports(device) }.ask(wishes).is_ok()
 }
 
+/// Has each queue have so many buffers, soon. Returns false if there is no memory for that.
+///
+/// # Safety
+///
+/// `device` is a device's ports, as the module's head says.
+#[no_mangle]
+unsafe extern "C" fn scif_net_resize(device: *mut c_void, slots: u32) -> bool {
+    // SAFETY: By the contract of this function.
+    unsafe { ports(device) }.resize(slots).is_ok()
+}
+
 const _: () = {
+    assert!(own::SCIF_NET_FEWEST_SLOTS == FEWEST_SLOTS);
+    assert!(own::SCIF_NET_MOST_SLOTS == MOST_SLOTS);
     // The functions have the types that C declares.
     if true {
         own::scif_net_xmit
@@ -151,5 +168,10 @@ const _: () = {
         own::scif_net_ask
     } else {
         scif_net_ask
+    };
+    if true {
+        own::scif_net_resize
+    } else {
+        scif_net_resize
     };
 };

@@ -5,6 +5,7 @@
 
 #include <linux/ethtool.h>
 #include <linux/ethtool_netlink.h>
+#include <linux/log2.h>
 #include <linux/netdevice.h>
 
 #include "private.h"
@@ -63,7 +64,7 @@ static int scif_net_set_channels(struct net_device *dev,
 	return err;
 }
 
-/* Both ends agree on the size of rings when they join them. */
+/* All rings with a peer have the same size: the smaller one of both ends. */
 static void scif_net_get_ringparam(struct net_device *dev,
 				   struct ethtool_ringparam *ring,
 				   struct kernel_ethtool_ringparam *kernel_ring,
@@ -71,11 +72,41 @@ static void scif_net_get_ringparam(struct net_device *dev,
 {
 	struct scif_net_private *private = netdev_priv(dev);
 
-	ring->rx_max_pending = private->slots;
+	ring->rx_max_pending = SCIF_NET_MOST_SLOTS;
 	ring->rx_pending = private->slots;
-	ring->tx_max_pending = private->slots;
+	ring->tx_max_pending = SCIF_NET_MOST_SLOTS;
 	ring->tx_pending = private->slots;
 	kernel_ring->rx_buf_len = PAGE_SIZE;
+}
+
+/*
+ * Joins the rings with the peer anew, which takes the carrier for a moment. The
+ * size outlasts the session with the peer.
+ */
+static int scif_net_set_ringparam(struct net_device *dev,
+				  struct ethtool_ringparam *ring,
+				  struct kernel_ethtool_ringparam *kernel_ring,
+				  struct netlink_ext_ack *extack)
+{
+	struct scif_net_private *private = netdev_priv(dev);
+	u32 slots = ring->rx_pending;
+
+	if (slots == private->slots)
+		slots = ring->tx_pending;
+	else if (ring->tx_pending != private->slots &&
+		 ring->tx_pending != slots) {
+		NL_SET_ERR_MSG(extack, "rx and tx rings have the same size");
+		return -EINVAL;
+	}
+	if (slots < SCIF_NET_FEWEST_SLOTS) {
+		NL_SET_ERR_MSG_FMT(extack, "a ring has at least %u buffers",
+				   SCIF_NET_FEWEST_SLOTS);
+		return -EINVAL;
+	}
+	slots = roundup_pow_of_two(slots);
+	if (slots == private->slots)
+		return 0;
+	return scif_net_resize(private->ports, slots) ? 0 : -ENOMEM;
 }
 
 /*
@@ -233,6 +264,7 @@ const struct ethtool_ops scif_net_ethtool_ops = {
 	.get_channels = scif_net_get_channels,
 	.set_channels = scif_net_set_channels,
 	.get_ringparam = scif_net_get_ringparam,
+	.set_ringparam = scif_net_set_ringparam,
 	.get_coalesce = scif_net_get_coalesce,
 	.set_coalesce = scif_net_set_coalesce,
 	.get_sset_count = scif_net_get_sset_count,

@@ -52,6 +52,10 @@ struct scif_net_meta {
  */
 #define SCIF_NET_HEADERS 256
 
+/* Fewest and most buffers of a queue. */
+#define SCIF_NET_FEWEST_SLOTS 32
+#define SCIF_NET_MOST_SLOTS 4096
+
 /*
  * A wish of one end to the other: frames of a packet each, with checksums.
  */
@@ -67,6 +71,7 @@ unsigned int scif_net_send_packets(void *ports, unsigned int queue,
 				   struct xdp_frame **frames,
 				   unsigned int count);
 bool scif_net_ask(void *ports, u32 wishes);
+bool scif_net_resize(void *ports, u32 slots);
 
 /* The device */
 
