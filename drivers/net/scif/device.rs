@@ -66,11 +66,18 @@ pub(crate) struct Ports {
     // Dropped before the device.
     ports: KVec<Pin<KBox<Port>>>,
     device: SetOnce<NetDev>,
-    /// This node's wishes to the peer. Held while the peer is told, so that it is told in order.
+    /// The wishes. Held while the peer is told, so that it is told in order, and while ports lose
+    /// their queues, so that no caller uses one afterwards.
     #[pin]
-    wishes: Mutex<u32>,
-    /// Buffers of each queue that the administrator wants, or 0 for the usual number.
-    slots: Atomic<u32>,
+    wishes: Mutex<Wishes>,
+}
+
+/// The administrator's wishes.
+struct Wishes {
+    /// This node's requests to the peer, as flags of `sys/helpers.h`.
+    to_peer: u32,
+    /// Buffers of each queue, or 0 for the usual number.
+    slots: u32,
 }
 
 /// A pair of queues with the peer.
@@ -109,17 +116,19 @@ impl Ports {
             pin_init!(Self {
                 ports,
                 device: SetOnce::new(),
-                wishes <- new_mutex!(0, "scif_net::Ports::wishes"),
-                slots: Atomic::new(0),
+                wishes <- new_mutex!(
+                    Wishes { to_peer: 0, slots: 0 },
+                    "scif_net::Ports::wishes"
+                ),
             }),
             GFP_KERNEL,
         )?;
-        let device = NetDev::new(&this, own_node()?, peer)?;
-        for (number, port) in (0..).zip(&this.ports) {
-            port.napi.populate(Napi::new(&device, &this, number)?);
-        }
-        this.device.populate(device);
+        // The ports drop the device after the contexts.
+        this.device.populate(NetDev::new(&this, own_node()?, peer)?);
         if let Some(device) = this.device.as_ref() {
+            for (number, port) in (0..).zip(&this.ports) {
+                port.napi.populate(Napi::new(device, &this, number)?);
+            }
             device.register()?;
         }
         Ok(this)
@@ -133,29 +142,33 @@ impl Ports {
     /// Asks for these things of the peer, whenever the rings are joined. ENOMEM: there is no memory
     /// for a message.
     /// Context: may sleep.
-    pub(crate) fn ask(&self, wishes: u32) -> Result {
-        let mut asked = self.wishes.lock();
-        *asked = wishes;
-        self.tell(wishes)
+    pub(crate) fn ask(&self, to_peer: u32) -> Result {
+        let mut wishes = self.wishes.lock();
+        wishes.to_peer = to_peer;
+        self.queue().map_or(Ok(()), |queue| queue.ask(to_peer))
     }
 
-    /// Has the rings joined anew with so many buffers, now and later. ENOMEM: there is no memory for
-    /// that; the number counts when they are joined next.
+    /// Has each queue have so many buffers, from the next time on that the rings are joined, and joins
+    /// them anew. ENOMEM: there is no memory for that.
     /// Context: may sleep, does not wait for the peer.
     pub(crate) fn resize(&self, slots: u32) -> Result {
-        self.slots.store(slots, Relaxed);
-        let queue = self.ports.first().and_then(|port| port.queue());
-        match queue.map(|queue| queue.rejoin()) {
-            // Without the peer, there is nothing to be joined.
+        let mut wishes = self.wishes.lock();
+        if wishes.slots == slots {
+            return Ok(());
+        }
+        wishes.slots = slots;
+        match self.queue().map(|queue| queue.rejoin()) {
+            // Rings that are being joined are joined once more afterwards.
             None | Some(Ok(()) | Err(ENODEV)) => Ok(()),
             Some(Err(error)) => Err(error),
         }
     }
 
-    /// Tells the peer what this node asks for, if the rings are joined. The caller holds `wishes`.
-    fn tell(&self, wishes: u32) -> Result {
-        let queue = self.ports.first().and_then(|port| port.queue());
-        queue.map_or(Ok(()), |queue| queue.ask(wishes))
+    /// Returns a queue with the peer, while the rings are joined. The caller holds `wishes`, and drops
+    /// the queue before.
+    fn queue(&self) -> Option<Arc<Queue>> {
+        let port = self.ports.first()?;
+        bottom_halves_disabled(|| port.tx.lock().clone())
     }
 
     /// Returns the device, which is there as soon as there are frames.
@@ -174,11 +187,15 @@ impl Client for Ports {
                 bottom_halves_disabled(|| napi.schedule());
             }
         }
-        let wishes = self.wishes.lock();
-        if *wishes != 0 {
-            self.tell(*wishes).inspect_err(|_| Client::down(self))?;
-        }
-        drop(wishes);
+        let asked = {
+            let wishes = self.wishes.lock();
+            match (wishes.to_peer, queues.first()) {
+                (0, _) | (_, None) => Ok(()),
+                (to_peer, Some(queue)) => queue.ask(to_peer),
+            }
+        };
+        // Not under `wishes`, as RTNL is taken.
+        asked.inspect_err(|_| Client::down(self))?;
         let slots = queues.first().map_or(0, |queue| queue.slots());
         match self.device() {
             Some(device) => device
@@ -196,15 +213,19 @@ impl Client for Ports {
             if let Some(napi) = port.napi.as_ref() {
                 napi.disable();
             }
+        }
+        let wishes = self.wishes.lock();
+        for port in &self.ports {
             port.attach(None);
         }
+        drop(wishes);
         if let Some(device) = self.device() {
             device.none_aloft();
         }
     }
 
     fn slots(&self) -> Option<u32> {
-        Some(self.slots.load(Relaxed)).filter(|slots| *slots != 0)
+        Some(self.wishes.lock().slots).filter(|slots| *slots != 0)
     }
 
     fn asked(&self, word: u32) {
@@ -240,11 +261,6 @@ impl Port {
             (tx, rx)
         });
         drop(before);
-    }
-
-    /// Returns the queue, while the rings are joined.
-    fn queue(&self) -> Option<Arc<Queue>> {
-        bottom_halves_disabled(|| self.tx.lock().clone())
     }
 
     /// Sends a frame, or drops it. Returns the frame if the caller has to keep it until the queue is
@@ -390,7 +406,7 @@ impl Port {
             }
         }
         drop(filter);
-        if device.is_stopped(number) && self.has_room() {
+        if device.is_stopped(number) && self.may_go_on() {
             device.wake(number);
         }
         if done == most || has_to_publish {
@@ -398,8 +414,8 @@ impl Port {
             return budget;
         }
         if !napi.complete(done) {
-            // A program polls, or the stack has put interrupts off: doorbells would be in vain. A
-            // frame that was taken has reached the request.
+            // A program polls, or the stack has put interrupts off: doorbells would be in vain. After
+            // a frame, the peer has reached the count at which it was to ring.
             if done == 0 {
                 self.receiving(|receiving| {
                     // Fails only if the session ends.
@@ -424,10 +440,15 @@ impl Port {
         };
     }
 
-    fn has_room(&self) -> bool {
+    /// Returns whether a sender that was stopped has room. If not, the peer will ring: frames of
+    /// programs may have taken the room for which it has rung.
+    fn may_go_on(&self) -> bool {
         let tx = self.tx.lock();
         let sending = tx.as_ref().and_then(|queue| queue.sending());
-        sending.is_some_and(|sending| sending.room().is_ok_and(|room| room >= ENOUGH))
+        sending.is_some_and(|mut sending| {
+            sending.room().is_ok_and(|room| room >= ENOUGH)
+                || sending.wait_for_room(ENOUGH) == Ok(true)
+        })
     }
 
     /// Takes a frame of the peer for the stack or for a program, or counts why not.

@@ -87,6 +87,8 @@ pub(super) struct Rings {
     queues: KVec<Arc<Queue>>,
     block: Arc<SharedMemory>,
     offered: Geometry,
+    /// The number of slots that the client wanted when they were offered.
+    wanted: Option<u32>,
 }
 
 pub(super) enum State {
@@ -101,8 +103,10 @@ pub(super) struct Inner {
     pub(super) state: State,
     /// The client, until the driver or the session has gone.
     pub(super) client: Option<Arc<dyn Client>>,
-    /// Rings that the peer has not released before it was lost. It may still write to them.
+    /// Rings that were to be joined anew when the peer was lost. It may still write to them.
     kept: Option<Rings>,
+    /// Whether rings of the wanted size could not be had. Then the client gets the usual size.
+    is_modest: bool,
 }
 
 /// The frame rings with one peer.
@@ -137,20 +141,24 @@ const PART: u64 = 4;
 fn size_for(path: &dyn Path, queues: u32, slots: Option<u32>) -> (u32, u32) {
     let bytes = |queues: u32, slots: u32| u64::from(queues) * u64::from(slots) * PAGE_SIZE as u64;
     let room = path.limits().rings.map_or(u64::MAX, |bytes| bytes / PART);
-    let (most, slots) = match slots {
-        Some(slots) => (u64::MAX, slots.clamp(FEWEST_SLOTS, MOST_SLOTS)),
-        None => (MOST_MEMORY, SLOTS),
-    };
-    let room = room.min(most);
-    let (mut queues, mut slots) = (queues, slots.next_power_of_two());
-    while bytes(queues, slots) > room && (queues > 1 || slots > FEWEST_SLOTS) {
+    let usual = room.min(MOST_MEMORY);
+    let (mut queues, mut size) = (queues, SLOTS);
+    while bytes(queues, size) > usual && (queues > 1 || size > FEWEST_SLOTS) {
         // Few queues with many slots are worth less than the reverse, down to a frame or two.
-        match slots > 2 * FEWEST_SLOTS || queues == 1 {
-            true => slots /= 2,
+        match size > 2 * FEWEST_SLOTS || queues == 1 {
+            true => size /= 2,
             false => queues /= 2,
         }
     }
-    (queues, slots)
+    // The client's wish changes the slots alone.
+    let Some(slots) = slots else {
+        return (queues, size);
+    };
+    size = slots.clamp(FEWEST_SLOTS, MOST_SLOTS).next_power_of_two();
+    while bytes(queues, size) > room && size > FEWEST_SLOTS {
+        size /= 2;
+    }
+    (queues, size)
 }
 
 /// Time after which a peer that does not release the rings counts as lost.
@@ -169,6 +177,7 @@ impl Rings {
             queues: KVec::new(),
             block: Arc::new(block, GFP_KERNEL)?,
             offered,
+            wanted: None,
         })
     }
 
@@ -198,7 +207,7 @@ impl Rings {
         let path = peer.path();
         path.reach(remote.address, remote.geometry.size() as u64)?;
         for number in 0..queues {
-            let buffers = Buffers::new(path, slots as usize, slots)?;
+            let buffers = Buffers::new(path, slots)?;
             let user = User {
                 client: client.clone(),
                 link: link.clone(),
@@ -220,10 +229,17 @@ impl Inner {
         if matches!(self.state, State::Idle) {
             let reservation = Reservation::new(GFP_KERNEL)?;
             let _inside = peer.enter().ok_or(ENODEV)?;
-            let slots = self.client.as_ref().and_then(|client| client.slots());
-            let rings = Rings::new(peer, queues, slots);
-            // Rings of the usual size are better than none.
-            let rings = rings.or_else(|_| Rings::new(peer, queues, None))?;
+            let wanted = self.client.as_ref().and_then(|client| client.slots());
+            let mut slots = wanted.filter(|_| !self.is_modest);
+            // Smaller rings are better than none.
+            let mut rings = loop {
+                match (Rings::new(peer, queues, slots), slots) {
+                    (Ok(rings), _) => break rings,
+                    (Err(error), None) => return Err(error),
+                    (Err(_), Some(size)) => slots = Some(size / 2).filter(|size| *size > SLOTS),
+                }
+            };
+            rings.wanted = wanted;
             let offer = rings.offer();
             self.state = State::Offered(rings);
             peer.send(reservation, &offer);
@@ -271,6 +287,7 @@ impl Link {
             state: State::Idle,
             client,
             kept: None,
+            is_modest: false,
         };
         let joins = WorkQueue::ordered(c"scif_frames")?;
         Arc::pin_init(
@@ -309,18 +326,36 @@ impl Link {
         };
         let joined = rings.join(self, &client, offer);
         let told = joined.and_then(|()| client.up(&rings.queues).inspect_err(|_| client.down()));
-        match told {
-            Ok(()) => inner.state = State::Joined(rings),
-            Err(error) => {
-                rings.subscriptions = KVec::new();
-                rings.queues.iter().for_each(|queue| queue.end_use());
-                // The peer may use the rings already.
-                inner.state = State::Ended(Some(rings));
-                if error == EFAULT {
-                    return Err("it offers frame rings that can't be reached");
+        let error = match told {
+            Ok(()) => {
+                // The client may have changed its mind since the offer.
+                let is_old = rings.wanted != client.slots();
+                inner.state = State::Joined(rings);
+                if is_old {
+                    // Without memory for that, the rings stay as they are.
+                    let _ = self.rejoin_later();
                 }
-                no_rings(&self.peer, error);
+                return Ok(());
             }
+            Err(error) => error,
+        };
+        rings.subscriptions = KVec::new();
+        rings.queues.iter().for_each(|queue| queue.end_use());
+        if error == EFAULT {
+            // The peer may use the rings already.
+            inner.state = State::Ended(Some(rings));
+            return Err("it offers frame rings that can't be reached");
+        }
+        if rings.wanted.is_none() || inner.is_modest {
+            inner.state = State::Ended(Some(rings));
+            no_rings(&self.peer, error);
+            return Ok(());
+        }
+        // The next offer has the usual size.
+        inner.is_modest = true;
+        inner.state = State::Joined(rings);
+        if let Err(error) = self.rejoin_later() {
+            no_rings(&self.peer, error);
         }
         Ok(())
     }
@@ -346,15 +381,24 @@ impl Link {
         let State::Joined(_) = inner.state else {
             return;
         };
+        if self.peer.is_over() {
+            return;
+        }
         let Some(rings) = inner.leave(State::Idle) else {
             return;
         };
-        // Under the lock, so that it does not follow a new offer.
+        if let Some(client) = &inner.client {
+            // Another size may be had.
+            inner.is_modest &= rings.wanted == client.slots();
+        }
+        // Under the lock, so that no new offer is sent before the Withdraw.
         self.say_withdraw(reservation);
         drop(inner);
-        self.await_release(rings);
+        let kept = self.await_release(rings);
         let mut inner = self.inner.lock();
-        if inner.client.is_some() {
+        if kept.is_some() {
+            inner.kept = kept;
+        } else if inner.client.is_some() {
             if let Err(error) = inner.offer(&self.peer, self.queues) {
                 no_rings(&self.peer, error);
             }
@@ -393,7 +437,8 @@ impl Link {
             Ok(reservation) => self.say_withdraw(reservation),
             Err(_) => self.peer.fail("there is no memory to withdraw frame rings"),
         }
-        self.await_release(rings);
+        let kept = self.await_release(rings);
+        self.inner.lock().state = State::Ended(kept);
     }
 
     /// Tells the peer that this node uses its rings no more.
@@ -403,9 +448,9 @@ impl Link {
     }
 
     /// Waits until the peer uses withdrawn rings no more, and frees them. If the peer can't be heard
-    /// of any more, they stay until the session is forgotten.
+    /// of any more, returns them: they have to stay until the session is forgotten.
     /// Context: may sleep, waits for the peer.
-    fn await_release(&self, rings: Rings) {
+    fn await_release(&self, rings: Rings) -> Option<Rings> {
         let is_over = || self.is_released.load(Acquire) || self.peer.is_over();
         // No signal may interrupt this: the peer writes to the rings until it has the message.
         let waited = self
@@ -414,9 +459,6 @@ impl Link {
         if waited.is_none() {
             self.peer.fail("it does not release frame rings");
         }
-        let mut inner = self.inner.lock();
-        if self.peer.is_over() {
-            inner.kept = Some(rings);
-        }
+        self.peer.is_over().then_some(rings)
     }
 }

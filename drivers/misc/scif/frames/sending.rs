@@ -209,7 +209,7 @@ impl Sending<'_> {
         frame: KBox<dyn Payload>,
     ) -> Result<bool> {
         let place = self.place_for(total)?;
-        // Before the flight, so that none is pending after an error.
+        // Before the flight begins: after an error, no flight uses the buffers.
         let end = self.describe(place, meta)?;
         let began = is_measured(total).then(Instant::<Monotonic>::now);
         match Flight::start(self.queue, engine.0, place, frame) {

@@ -13,14 +13,18 @@
 /// Number of classes of sizes: each has frames of up to twice the size of the one before.
 const CLASSES: u32 = 4;
 
-/// Largest size of the first class in bytes. Smaller frames are none of this file's.
+/// Largest size of the first class in bytes.
 const FIRST: u32 = 8 << 10;
 
 /// Number of frames of a class of which one goes the way that costs more.
 const EVERY: u32 = 128;
 
-/// Weight of the measurements before, of which a new one has a share of one.
-const MEMORY: u64 = 8;
+/// A new measurement counts one part in so many of the average.
+const PARTS: u64 = 8;
+
+/// A measurement counts at most as so many times the average, as an interrupt may have been handled
+/// in the middle.
+const OUTLIER: u64 = 4;
 
 /// The maker of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +98,10 @@ impl CopyCosts {
         *cost = Some(match *cost {
             None => new,
             Some(old) => {
-                // An interrupt may have come in between.
-                let new = new.min(old.saturating_mul(4).max(MEMORY));
-                let others = old.saturating_mul(MEMORY.saturating_sub(1));
-                others.saturating_add(new).div_ceil(MEMORY)
+                // At least 1, so that an average of 0 can grow.
+                let new = new.min(old.max(1).saturating_mul(OUTLIER));
+                let others = old.saturating_mul(PARTS.saturating_sub(1));
+                others.saturating_add(new).div_ceil(PARTS)
             }
         });
     }

@@ -91,6 +91,7 @@ static int scif_net_set_ringparam(struct net_device *dev,
 	struct scif_net_private *private = netdev_priv(dev);
 	u32 slots = ring->rx_pending;
 
+	/* One of both may stay as it was. */
 	if (slots == private->slots)
 		slots = ring->tx_pending;
 	else if (ring->tx_pending != private->slots &&
@@ -104,8 +105,6 @@ static int scif_net_set_ringparam(struct net_device *dev,
 		return -EINVAL;
 	}
 	slots = roundup_pow_of_two(slots);
-	if (slots == private->slots)
-		return 0;
 	return scif_net_resize(private->ports, slots) ? 0 : -ENOMEM;
 }
 

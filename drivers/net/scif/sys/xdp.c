@@ -192,9 +192,14 @@ static void scif_net_return(struct xdp_frame **frames, unsigned int count)
 /* Sends what the program has decided to send. */
 void scif_net_helper_filter_end(struct scif_net_napi *napi)
 {
+	unsigned int sent, lost;
+
 	if (napi->xdp.waiting) {
-		scif_net_send_packets(napi->ports, napi->queue, napi->xdp.back,
-				      napi->xdp.waiting);
+		sent = scif_net_send_packets(napi->ports, napi->queue,
+					     napi->xdp.back, napi->xdp.waiting);
+		lost = napi->xdp.waiting - sent;
+		WRITE_ONCE(napi->xdp.dropped, napi->xdp.dropped + lost);
+		trace_xdp_bulk_tx(napi->napi.dev, sent, lost, 0);
 		scif_net_return(napi->xdp.back, napi->xdp.waiting);
 		napi->xdp.waiting = 0;
 	}

@@ -106,8 +106,8 @@ pub(crate) fn start<J: Job>(
     submitted
 }
 
-/// Starts a job as [`start`] does, whose `submit` does not sleep, and arms the interrupt. The engine
-/// is told once of both.
+/// Starts a job as [`start`] does, whose `submit` does not sleep, and arms the interrupt. One store tells
+/// the engine of the job's copies and of the empty copy that arms.
 /// Context: any with interrupts on, but no hard interrupt and no completion.
 pub(crate) fn start_now<J: Job>(
     job: &Arc<J>,
