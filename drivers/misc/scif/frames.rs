@@ -10,7 +10,7 @@
 //! - `frames/queue.rs`: a queue with a peer, which borrows itself for
 //!   `frames/sending.rs` and `frames/receiving.rs`
 //! - `frames/flight.rs`: frames that an engine copies
-//! - `frames/buffers.rs`: the buffers that the peer fills
+//! - `frames/buffers.rs`: the buffers that the peer fills; `frames/growth.rs`: how many there are
 //! - `logic/frame_ring.rs`: the layout and the rules
 //!
 //! A [`Driver`] is a kind of user, such as network devices. It makes a [`Client`] for the peer of
@@ -23,6 +23,7 @@
 mod buffers;
 mod fifo;
 mod flight;
+mod growth;
 mod link;
 mod queue;
 mod receiving;
@@ -122,7 +123,7 @@ pub trait Client: Send + Sync {
     fn down(&self);
 
     /// Returns the number of buffers that the client wants to post to each queue, or `None` for the
-    /// usual number. The peer, or its reach, may make it fewer. Both ends have the same number.
+    /// usual number. Both ends use the smaller number of what they want and can have.
     /// Context: control work or a work item, may sleep, does not wait for the peer.
     fn slots(&self) -> Option<u32>;
 

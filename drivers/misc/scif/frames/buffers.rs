@@ -2,15 +2,18 @@
 
 //! The buffers that a queue posts to the peer, and what becomes of them.
 //!
-//! A queue has a fixed set of buffers, each a page, which the peer reaches from the beginning to
-//! the end. A buffer is *free*, *posted* to the peer, or *given* to a user, who holds a reference
-//! to the page. A given buffer becomes free when only this set holds a reference. So the peer is
-//! never told of a page that a user has.
+//! A queue has a set of buffers, each a page, which the peer reaches from the beginning to the end. A
+//! buffer is *free*, *posted* to the peer, or *given* to a user, who holds a reference to the page. A
+//! given buffer becomes free when only this set holds a reference. So the peer is never told of a page
+//! that a user has.
 //!
-//! At most half of the buffers are given at a time, and never so many that the largest frame would
-//! not fit into the others. The user copies what is in those. So a user who keeps pages for long
-//! costs copies, and stops no other user: the peer needs no buffer that only this user can free.
-//! Pages of a pool that the peer reaches as a whole are never given.
+//! Some buffers are never given: half as many as the ring has slots, and enough for the largest frame.
+//! The user copies what is in those. So a user who keeps pages for long costs copies, and stops no
+//! other user: the peer needs no buffer that only this user can free. Pages of a pool that the peer
+//! reaches as a whole are never given.
+//!
+//! If few more may be given, the set is *short*, and may grow to [`MOST_FOLD`] times its first size.
+//! `growth.rs` allocates and frees the pages.
 //!
 //! The page pool of the network stack does not serve here: it may return a page to the kernel
 //! without telling its user, but a page that the peer reaches must be taken from the peer first.
@@ -33,59 +36,119 @@ use kernel::{
     prelude::*, //
 };
 
-/// Number of pages that are allocated, and mapped for the peer, in one piece.
-const PAGES_OF_CHUNK: usize = 16;
+/// Number of times by which the set may be larger than at first, when it has a buffer for each slot.
+const MOST_FOLD: usize = 4;
+
+/// Number of buffers that are added at once.
+const ADDED: usize = 64;
 
 /// Number of given buffers that are checked at a time.
 const CHECKED: usize = 64;
 
 /// The buffers of a queue.
 pub(super) struct Buffers {
-    chunks: KVec<SharedMemory>,
+    /// The pages, by the numbers of the buffers.
+    pages: KVVec<Option<SharedMemory>>,
+    /// Numbers without a page.
+    vacant: KVVec<u16>,
     free: Fifo<u16>,
     given: Fifo<u16>,
     /// Number of given buffers, those of a frame that is being taken included.
     given_count: usize,
-    /// Maximum of that number.
-    most_given: usize,
+    /// Maximum of that number since the last call of [`Self::surplus`].
+    peak: usize,
+    /// Number of pages.
+    count: usize,
+    /// Number of buffers that are never given. `None` if no buffer is.
+    reserve: Option<usize>,
+    /// Whether few more buffers could be given since the last call of [`Self::shortage`].
+    is_short: bool,
     /// For each slot, the buffer that was posted there.
     posted: KVec<u16>,
 }
 
 impl Buffers {
-    /// Allocates `count` buffers that the peer reaches, at most one for each slot. The caller is
-    /// inside the peer.
+    /// Allocates a buffer that the peer reaches for each slot. The caller is inside the peer.
     /// Context: may sleep.
-    pub(super) fn new(path: &dyn Path, count: usize, slots: u32) -> Result<Self> {
-        let count = count.min(slots as usize);
-        let mut chunks = KVec::new();
-        for _ in 0..count.div_ceil(PAGES_OF_CHUNK) {
-            let chunk = path.share(PAGES_OF_CHUNK * PAGE_SIZE, Payer::None)?;
-            chunks.push(chunk, GFP_KERNEL)?;
-        }
-        let may_give = chunks.iter().all(SharedMemory::has_own_pages);
-        let mut free = Fifo::new(count)?;
-        for number in 0..count {
-            free.push(u16::try_from(number)?);
-        }
-        Ok(Self {
-            chunks,
-            free,
-            given: Fifo::new(count)?,
+    pub(super) fn new(path: &dyn Path, slots: u32) -> Result<Self> {
+        let first = path.share(PAGE_SIZE, Payer::None)?;
+        let slots = slots as usize;
+        let may_give = first.has_own_pages();
+        let most = if may_give { MOST_FOLD * slots } else { slots };
+        let mut this = Self {
+            pages: KVVec::with_capacity(most, GFP_KERNEL)?,
+            vacant: KVVec::with_capacity(most, GFP_KERNEL)?,
+            free: Fifo::new(most)?,
+            given: Fifo::new(most)?,
             given_count: 0,
-            most_given: match may_give {
-                true => (count / 2).min(count.saturating_sub(MOST_PIECES)),
-                false => 0,
-            },
-            posted: KVec::from_elem(0, slots as usize, GFP_KERNEL)?,
-        })
+            peak: 0,
+            count: 0,
+            reserve: may_give.then(|| MOST_PIECES.max(slots / 2)),
+            is_short: false,
+            posted: KVec::from_elem(0, slots, GFP_KERNEL)?,
+        };
+        for number in (0..most).rev() {
+            this.pages.push(None, GFP_KERNEL)?;
+            this.vacant.push(u16::try_from(number)?, GFP_KERNEL)?;
+        }
+        this.add(first)?;
+        while this.count < slots {
+            this.add(path.share(PAGE_SIZE, Payer::None)?)?;
+        }
+        Ok(this)
     }
 
-    /// Returns the memory of a buffer, and the offset of the buffer in it.
-    fn place(&self, buffer: u16) -> Result<(&SharedMemory, usize)> {
-        let buffer = usize::from(buffer);
-        let chunk = self.chunks.get(buffer / PAGES_OF_CHUNK).ok_or(EINVAL)?;
-        Ok((chunk, buffer % PAGES_OF_CHUNK * PAGE_SIZE))
+    /// Adds a buffer. Returns the page if there may be no more.
+    pub(super) fn add(&mut self, page: SharedMemory) -> Result<(), NoRoom> {
+        let Some(number) = self.vacant.pop() else {
+            return Err(NoRoom(page));
+        };
+        if let Some(place) = self.pages.get_mut(usize::from(number)) {
+            *place = Some(page);
+            self.count += 1;
+            self.free.push(number);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of buffers to add.
+    pub(super) fn shortage(&mut self) -> usize {
+        match core::mem::take(&mut self.is_short) {
+            true => self.vacant.len().min(ADDED),
+            false => 0,
+        }
+    }
+
+    /// Returns whether a call of [`Self::shortage`] would return a number.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short && self.vacant.len() != 0
+    }
+
+    /// Returns whether there are more buffers than at first.
+    pub(super) fn is_grown(&self) -> bool {
+        self.count > self.posted.len()
+    }
+
+    /// Removes a page that the set has not needed since the last call that returned `None`.
+    pub(super) fn surplus(&mut self) -> Option<SharedMemory> {
+        // As many as were given, and a whole ring beside them.
+        if self.count > self.posted.len() + self.peak {
+            if let Some(number) = self.free.pop() {
+                let page = self.pages.get_mut(usize::from(number))?.take()?;
+                // There is room: the number was there before.
+                let _ = self.vacant.push_within_capacity(number);
+                self.count -= 1;
+                return Some(page);
+            }
+        }
+        self.peak = self.given_count;
+        None
+    }
+
+    /// Returns the page of a buffer.
+    fn page(&self, buffer: u16) -> Result<&SharedMemory> {
+        let page = self.pages.get(usize::from(buffer));
+        page.and_then(|page| page.as_ref()).ok_or(EINVAL)
     }
 
     /// Takes a free buffer, which is to be posted as number `number`. Returns its bus address.
@@ -94,8 +157,7 @@ impl Buffers {
         if let Some(posted) = self.posted.get_mut(slot) {
             *posted = buffer;
         }
-        let (memory, offset) = self.place(buffer).ok()?;
-        Some(memory.bus_address() + offset as u64)
+        Some(self.page(buffer).ok()?.bus_address())
     }
 
     /// Returns the buffer that was posted in a slot.
@@ -105,24 +167,20 @@ impl Buffers {
 
     /// Copies the bytes of a buffer from an offset on, as many as the target has.
     pub(super) fn copy(&self, buffer: u16, at: usize, target: CopyTarget<'_>) -> Result {
-        let (memory, offset) = self.place(buffer)?;
-        if at
-            .checked_add(target.size())
-            .is_none_or(|end| end > PAGE_SIZE)
-        {
-            return Err(EINVAL);
-        }
-        memory.copy_into(offset + at, target)
+        self.page(buffer)?.copy_into(at, target)
     }
 
     /// Returns a reference to the page of a buffer, unless it is to be copied.
     pub(super) fn give(&mut self, buffer: u16) -> Option<GivenPage> {
-        if self.given_count >= self.most_given {
+        let most = self.count.saturating_sub(self.reserve?);
+        // Early enough that none has to be copied until there are more.
+        self.is_short |= self.given_count + ADDED >= most;
+        if self.given_count >= most {
             return None;
         }
-        let (memory, offset) = self.place(buffer).ok()?;
-        let page = memory.give_page(offset)?;
+        let page = self.page(buffer).ok()?.give_page(0)?;
         self.given_count += 1;
+        self.peak = self.peak.max(self.given_count);
         Some(page)
     }
 
@@ -140,9 +198,8 @@ impl Buffers {
             let Some(buffer) = self.given.pop() else {
                 return;
             };
-            let is_unused = self
-                .place(buffer)
-                .is_ok_and(|(memory, offset)| memory.is_page_unused(offset));
+            let page = self.page(buffer);
+            let is_unused = page.is_ok_and(|page| page.is_page_unused(0));
             match is_unused {
                 true => {
                     self.free.push(buffer);
@@ -151,5 +208,14 @@ impl Buffers {
                 false => self.given.push(buffer),
             }
         }
+    }
+}
+
+/// A page that found no room in a set, which has as many as it may have.
+pub(super) struct NoRoom(#[expect(dead_code)] SharedMemory);
+
+impl From<NoRoom> for Error {
+    fn from(_: NoRoom) -> Self {
+        ENOSPC
     }
 }

@@ -61,20 +61,26 @@ use crate::{
     sys::{
         current::bottom_halves_disabled,
         reached::Reached,
-        shared_memory::SharedMemory, //
+        shared_memory::SharedMemory,
+        timer::Running, //
     },
     transport::engine::ChosenEngine,
 };
 use kernel::{
+    new_mutex,
     new_spinlock,
     new_spinlock_irq,
+    new_work,
     prelude::*,
     sync::{
+        atomic::Atomic,
         barrier,
         Arc,
+        Mutex,
         SpinLock,
         SpinLockIrq, //
-    }, //
+    },
+    workqueue::Work, //
 };
 
 /// Reason for which a session ends if the peer breaks the rules of the rings.
@@ -159,7 +165,7 @@ pub struct Queue {
     #[pin]
     sender: SpinLock<Sender>,
     #[pin]
-    receiver: SpinLock<Receiver>,
+    pub(super) receiver: SpinLock<Receiver>,
     /// The wish for posted buffers, which only the sender makes.
     pub(super) room: Wish,
     /// The wish for frames, which only the poller makes.
@@ -170,6 +176,14 @@ pub struct Queue {
     /// The user, until it has left.
     #[pin]
     user: SpinLockIrq<Option<User>>,
+    /// Item that grows and shrinks the buffers.
+    #[pin]
+    pub(super) resizing: Work<Self>,
+    /// Set by the timer, so that the item looks for buffers that are not needed.
+    pub(super) is_tick: Atomic<bool>,
+    /// The timer, while there are more buffers than at first.
+    #[pin]
+    pub(super) timer: Mutex<Option<Running<Self>>>,
 }
 
 /// The user of a queue.
@@ -233,6 +247,9 @@ impl Queue {
                 frames: Wish::new(FRAME_WISH, FILLED),
                 flights <- InFlight::new(),
                 user <- new_spinlock_irq!(Some(user), "frames::Queue::user"),
+                resizing <- new_work!("frames::Queue::resizing"),
+                is_tick: Atomic::new(false),
+                timer <- new_mutex!(None, "frames::Queue::timer"),
             }),
             GFP_KERNEL,
         )
@@ -244,7 +261,7 @@ impl Queue {
     }
 
     /// Asks something of the peer's client: [`Client::asked`] takes the word, of which the rings know
-    /// nothing. All queues with a peer have one word.
+    /// nothing. The word is one for all queues with the peer.
     ///
     /// # Errors
     ///
@@ -326,6 +343,12 @@ impl Queue {
         self.flights.close_and_drain();
         let user = self.user.lock().take();
         drop(user);
+        self.end_timer();
+    }
+
+    /// Returns whether the user has not left.
+    pub(super) fn has_user(&self) -> bool {
+        self.user.lock().is_some()
     }
 
     /// Returns the address of a buffer that the peer has posted.
@@ -351,7 +374,7 @@ impl Queue {
 
     /// Begins to receive. `None` once the peer is lost.
     /// Context: bottom halves disabled.
-    pub fn receiving(&self) -> Option<Receiving<'_>> {
+    pub fn receiving(self: &Arc<Self>) -> Option<Receiving<'_>> {
         Some(Receiving {
             _inside: self.peer.enter()?,
             queue: self,

@@ -35,7 +35,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::SpinLockGuard, //
+    sync::{
+        Arc,
+        SpinLockGuard, //
+    },
 };
 
 /// Most bytes of a frame.
@@ -62,7 +65,7 @@ impl Piece {
 
 /// A poller at work. The drop posts the buffers that have become free.
 pub struct Receiving<'a> {
-    pub(super) queue: &'a Queue,
+    pub(super) queue: &'a Arc<Queue>,
     pub(super) state: SpinLockGuard<'a, Receiver>,
     // Dropped last: everything else happens inside the peer.
     pub(super) _inside: InFlightGuard<'a>,
@@ -181,6 +184,9 @@ impl Drop for Receiving<'_> {
     fn drop(&mut self) {
         // Fails only if the peer's memory is out of reach, which ends the session.
         let _ = self.post();
+        if self.state.buffers.is_short() {
+            self.queue.resize_later();
+        }
     }
 }
 

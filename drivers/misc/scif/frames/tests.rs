@@ -42,7 +42,10 @@ use kernel::{
         },
         Mutex, //
     },
-    time::Delta,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 
 /// Id of the node. It shows a reader of the log that a test loses its peer.
@@ -247,7 +250,7 @@ fn send(queue: &Arc<Queue>, first: u8, len: u32) -> Result {
 
 /// Takes a frame that [`send`] has sent. Gives its pages if `gives`. Returns its length and the
 /// given pages. `None` if there is no frame. EIO: the frame is another one.
-fn receive(queue: &Queue, first: u8, gives: bool) -> Result<Option<(u32, KVec<GivenPage>)>> {
+fn receive(queue: &Arc<Queue>, first: u8, gives: bool) -> Result<Option<(u32, KVec<GivenPage>)>> {
     bottom_halves_disabled(|| {
         let mut receiving = queue.receiving().ok_or(ENODEV)?;
         let Some(mut frame) = receiving.take_next()? else {
@@ -432,6 +435,46 @@ mod cases {
         bed.end()
     }
 
+    /// A user keeps pages: the queue gets more, up to its limit, and returns them afterwards.
+    #[test]
+    fn queue_that_is_short_of_buffers_grows_for_a_while() -> Result {
+        const MOST: usize = 4 * SLOTS as usize - SLOTS as usize / 2;
+        let bed = Bed::new()?;
+        let queue = bed.queue(0)?;
+        let (mut kept, mut refusals) = (KVec::new(), 0);
+        while refusals < 2 {
+            send(&queue, 7, 4096)?;
+            let (_, given) = receive(&queue, 7, true)?.ok_or(EINVAL)?;
+            match given.into_iter().next() {
+                Some(page) => {
+                    kept.push(page, GFP_KERNEL)?;
+                    refusals = 0;
+                }
+                None => {
+                    // The item that adds buffers has run then.
+                    bed.queues.work.flush();
+                    refusals += 1;
+                }
+            }
+        }
+        assert_eq!(kept.len(), MOST);
+        drop(kept);
+        let is_grown = || bottom_halves_disabled(|| queue.receiver.lock().buffers.is_grown());
+        assert!(is_grown());
+        for _ in 0..3000 {
+            if !is_grown() {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        assert!(!is_grown());
+        assert!(queue.timer.lock().is_none());
+        send(&queue, 8, MOST_BYTES)?;
+        assert!(receive(&queue, 8, true)?.is_some());
+        drop(queue);
+        bed.end()
+    }
+
     /// In a small ring, the pages of one more frame would be all that is left for the peer.
     #[test]
     fn given_pages_leave_room_for_the_largest_frame() -> Result {
@@ -439,7 +482,7 @@ mod cases {
         let bed = Bed::new()?;
         let peer = bed.nodes.peer(NODE)?;
         let inside = peer.enter().ok_or(ENODEV)?;
-        let mut buffers = Buffers::new(peer.path(), SLOTS as usize, SLOTS)?;
+        let mut buffers = Buffers::new(peer.path(), SLOTS)?;
         let mut kept = KVec::new();
         let mut posted = 0;
         while let Some(_address) = buffers.post(posted) {
