@@ -50,6 +50,8 @@ use kernel::{
 
 /// Id of the node. It shows a reader of the log that a test loses its peer.
 const NODE: u16 = u16::MAX;
+/// Number of pages that users hold at most.
+const MOST_GIVEN: usize = 4 * SLOTS as usize - SLOTS as usize / 2;
 /// Time limit of a wait, so that a failing test does not hang.
 const LIMIT: Delta = Delta::from_secs(30);
 
@@ -318,6 +320,7 @@ mod cases {
                 .wait_uninterruptible_timeout(LIMIT, is_asked);
             assert!(asked.is_some());
         }
+        drop(queue);
         bed.end()
     }
 
@@ -420,17 +423,16 @@ mod cases {
             for page in given {
                 kept.push(page, GFP_KERNEL)?;
             }
-            assert!(kept.len() <= SLOTS as usize / 2);
+            assert!(kept.len() <= MOST_GIVEN);
         }
-        assert_eq!(kept.len(), SLOTS as usize / 2);
-        let count = kept.len();
+        assert!(kept.len() >= SLOTS as usize / 2);
         drop(kept);
         let mut again = 0;
         for _ in 0..SLOTS {
             send(&queue, 9, 4096)?;
             again += receive(&queue, 9, true)?.map_or(0, |(_, given)| given.len());
         }
-        assert!(again >= count);
+        assert!(again >= SLOTS as usize / 2);
         drop(queue);
         bed.end()
     }
@@ -438,7 +440,6 @@ mod cases {
     /// A user keeps pages: the queue gets more, up to its limit, and returns them afterwards.
     #[test]
     fn queue_that_is_short_of_buffers_grows_for_a_while() -> Result {
-        const MOST: usize = 4 * SLOTS as usize - SLOTS as usize / 2;
         let bed = Bed::new()?;
         let queue = bed.queue(0)?;
         let (mut kept, mut refusals) = (KVec::new(), 0);
@@ -457,7 +458,7 @@ mod cases {
                 }
             }
         }
-        assert_eq!(kept.len(), MOST);
+        assert_eq!(kept.len(), MOST_GIVEN);
         drop(kept);
         let is_grown = || bottom_halves_disabled(|| queue.receiver.lock().buffers.is_grown());
         assert!(is_grown());
