@@ -11,6 +11,8 @@
 //! The peer can send any bytes, as any host on a wire. The headers of a frame are copied before the
 //! stack reads them, as the peer may go on writing to its buffers. The description of a frame is
 //! read once and checked by the kernel's function for virtual machines.
+//!
+//! This file has more than 500 lines because both directions of a port share its poll.
 
 use crate::sys::{
     bottom_halves_disabled,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Frame rings of this node with itself.
+//!
+//! This file has more than 500 lines because all cases share a bed of a node, its peer and a client.
 
 use super::{
     buffers::Buffers,

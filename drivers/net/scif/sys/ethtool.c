@@ -92,10 +92,10 @@ static int scif_net_set_ringparam(struct net_device *dev,
 	u32 slots = ring->rx_pending;
 
 	/* One of both may stay as it was. */
-	if (slots == private->slots)
+	if (slots == private->slots) {
 		slots = ring->tx_pending;
-	else if (ring->tx_pending != private->slots &&
-		 ring->tx_pending != slots) {
+	} else if (ring->tx_pending != private->slots &&
+		   ring->tx_pending != slots) {
 		NL_SET_ERR_MSG(extack, "rx and tx rings have the same size");
 		return -EINVAL;
 	}
