@@ -121,7 +121,7 @@ impl Buffers {
 
     /// Returns whether a call of [`Self::shortage`] would return a number.
     pub(super) fn is_short(&self) -> bool {
-        self.is_short && self.vacant.len() != 0
+        self.is_short && !self.vacant.is_empty()
     }
 
     /// Returns whether there are more buffers than at first.

@@ -408,7 +408,9 @@ pub(super) fn talk(peer: &Arc<Peer>, offer: BlockOffer) {
             peer.send(reservation, message);
         }
     };
-    say(&FrameMessage::Ask { word: below(4) as u32 });
+    say(&FrameMessage::Ask {
+        word: below(4) as u32,
+    });
     for _ in 0..=below(8) {
         match below(3) {
             0 if !is_flat(peer.path()) => say(&FrameMessage::Withdraw {}),
