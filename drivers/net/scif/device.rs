@@ -158,11 +158,14 @@ impl Ports {
         if wishes.slots == slots {
             return Ok(());
         }
-        wishes.slots = slots;
+        let before = core::mem::replace(&mut wishes.slots, slots);
         match self.queue().map(|queue| queue.rejoin()) {
             // Rings that are being joined are joined once more afterwards.
             None | Some(Ok(()) | Err(ENODEV)) => Ok(()),
-            Some(Err(error)) => Err(error),
+            Some(Err(error)) => {
+                wishes.slots = before;
+                Err(error)
+            }
         }
     }
 

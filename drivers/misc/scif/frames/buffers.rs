@@ -63,18 +63,25 @@ pub(super) struct Buffers {
     reserve: Option<usize>,
     /// Whether few more buffers could be given since the last call of [`Self::shortage`].
     is_short: bool,
+    /// Whether there was no memory for more since the last call of [`Self::surplus`] that returned
+    /// `None`.
+    is_refused: bool,
     /// For each slot, the buffer that was posted there.
     posted: KVec<u16>,
 }
 
 impl Buffers {
-    /// Allocates a buffer that the peer reaches for each slot. The caller is inside the peer.
+    /// Allocates a buffer that the peer reaches for each slot. There may be at most `most` later. The
+    /// caller is inside the peer.
     /// Context: may sleep.
-    pub(super) fn new(path: &dyn Path, slots: u32) -> Result<Self> {
+    pub(super) fn new(path: &dyn Path, slots: u32, most: usize) -> Result<Self> {
         let first = path.share(PAGE_SIZE, Payer::None)?;
         let slots = slots as usize;
         let may_give = first.has_own_pages();
-        let most = if may_give { MOST_FOLD * slots } else { slots };
+        let most = match may_give {
+            true => most.clamp(slots, MOST_FOLD * slots),
+            false => slots,
+        };
         let mut this = Self {
             pages: KVVec::with_capacity(most, GFP_KERNEL)?,
             vacant: KVVec::with_capacity(most, GFP_KERNEL)?,
@@ -85,6 +92,7 @@ impl Buffers {
             count: 0,
             reserve: may_give.then(|| MOST_PIECES.max(slots / 2)),
             is_short: false,
+            is_refused: false,
             posted: KVec::from_elem(0, slots, GFP_KERNEL)?,
         };
         for number in (0..most).rev() {
@@ -121,12 +129,18 @@ impl Buffers {
 
     /// Returns whether a call of [`Self::shortage`] would return a number.
     pub(super) fn is_short(&self) -> bool {
-        self.is_short && !self.vacant.is_empty()
+        self.is_short && !self.is_refused && !self.vacant.is_empty()
     }
 
-    /// Returns whether there are more buffers than at first.
-    pub(super) fn is_grown(&self) -> bool {
-        self.count > self.posted.len()
+    /// Notes that there was no memory for more buffers.
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Returns whether [`Self::surplus`] has to be called later: there are more buffers than at first,
+    /// or there was no memory for more.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.is_refused || self.count > self.posted.len()
     }
 
     /// Removes a page that the set has not needed since the last call that returned `None`.
@@ -142,6 +156,7 @@ impl Buffers {
             }
         }
         self.peak = self.given_count;
+        self.is_refused = false;
         None
     }
 
@@ -172,9 +187,12 @@ impl Buffers {
 
     /// Returns a reference to the page of a buffer, unless it is to be copied.
     pub(super) fn give(&mut self, buffer: u16) -> Option<GivenPage> {
-        let most = self.count.saturating_sub(self.reserve?);
-        // Early enough that none has to be copied until there are more.
-        self.is_short |= self.given_count + ADDED >= most;
+        let reserve = self.reserve?;
+        let most = self.count.saturating_sub(reserve);
+        // Early enough that none has to be copied until there are more, but not if there are as many
+        // as at first, and few are given.
+        let early = ADDED.min(self.posted.len().saturating_sub(reserve) / 2);
+        self.is_short |= self.given_count + early >= most;
         if self.given_count >= most {
             return None;
         }

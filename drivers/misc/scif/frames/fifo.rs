@@ -6,7 +6,7 @@ use kernel::prelude::*;
 
 /// A queue of values with a fixed number of places.
 pub(super) struct Fifo<T> {
-    places: KVec<Option<T>>,
+    places: KVVec<Option<T>>,
     first: usize,
     len: usize,
 }
@@ -15,7 +15,7 @@ impl<T> Fifo<T> {
     /// Creates an empty queue for at most `most` values.
     /// Context: may sleep.
     pub(super) fn new(most: usize) -> Result<Self> {
-        let mut places = KVec::with_capacity(most, GFP_KERNEL)?;
+        let mut places = KVVec::with_capacity(most, GFP_KERNEL)?;
         for _ in 0..most {
             let _ = places.push_within_capacity(None);
         }

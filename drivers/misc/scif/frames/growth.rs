@@ -7,8 +7,8 @@
 //! buffers gets more (`buffers.rs` has the limit). Once a second it returns those that it has not
 //! needed, so that an idle queue has as many as its ring has slots.
 //!
-//! Pages are allocated and freed in a work item, as both may sleep. A timer runs only while the queue
-//! has grown.
+//! Pages are allocated and freed in a work item, as both may sleep. If there is no memory, the item
+//! tries again a second later. A timer runs only while the queue has grown, or could not grow.
 //!
 //! Lock: `Queue::timer`, below it the receiver.
 
@@ -80,7 +80,8 @@ impl Queue {
     fn grow(&self, path: &dyn Path) {
         let count = bottom_halves_disabled(|| self.receiver.lock().buffers.shortage());
         for _ in 0..count {
-            let Ok(page) = path.share(PAGE_SIZE, Payer::None) else {
+            let Ok(page) = path.share(PAGE_SIZE, Payer::Optional) else {
+                bottom_halves_disabled(|| self.receiver.lock().buffers.refuse());
                 return;
             };
             // Dropped outside the lock if there is no room.
@@ -113,12 +114,12 @@ impl Queue {
         }
     }
 
-    /// Has the timer run while the queue has grown, and the user has not left.
+    /// Has the timer run while the queue has grown or could not grow, and the user has not left.
     /// Context: may sleep.
     fn keep_timer(self: &Arc<Self>) {
         let mut timer = self.timer.lock();
-        let is_grown = bottom_halves_disabled(|| self.receiver.lock().buffers.is_grown());
-        match is_grown && self.has_user() {
+        let is_wanted = bottom_halves_disabled(|| self.receiver.lock().buffers.is_unsettled());
+        match is_wanted && self.has_user() {
             true if timer.is_none() => *timer = PeriodicTimer::start(self.clone()).ok(),
             true => {}
             false => *timer = None,

@@ -26,6 +26,10 @@ use super::{
 };
 use crate::{
     logic::{
+        envelope::{
+            PeerMessage,
+            ServiceId, //
+        },
         frame_messages::{
             BlockOffer,
             FrameMessage, //
@@ -105,8 +109,8 @@ pub(super) struct Inner {
     pub(super) client: Option<Arc<dyn Client>>,
     /// Rings that were to be joined anew when the peer was lost. It may still write to them.
     kept: Option<Rings>,
-    /// Whether rings of the wanted size could not be had. Then the client gets the usual size.
-    is_modest: bool,
+    /// The wanted number of slots that could not be had. Then the client gets the usual number.
+    refused: Option<u32>,
 }
 
 /// The frame rings with one peer.
@@ -161,6 +165,13 @@ fn size_for(path: &dyn Path, queues: u32, slots: Option<u32>) -> (u32, u32) {
     (queues, size)
 }
 
+/// Returns how many buffers each of `queues` queues may have while users hold many.
+fn most_buffers(path: &dyn Path, queues: u32) -> usize {
+    let each = |bytes: u64| bytes / PART / u64::from(queues) / PAGE_SIZE as u64;
+    let most = path.limits().rings.map(each);
+    most.map_or(usize::MAX, |most| most as usize)
+}
+
 /// Time after which a peer that does not release the rings counts as lost.
 const RELEASE: Delta = Delta::from_secs(30);
 
@@ -207,7 +218,7 @@ impl Rings {
         let path = peer.path();
         path.reach(remote.address, remote.geometry.size() as u64)?;
         for number in 0..queues {
-            let buffers = Buffers::new(path, slots)?;
+            let buffers = Buffers::new(path, slots, most_buffers(path, queues))?;
             let user = User {
                 client: client.clone(),
                 link: link.clone(),
@@ -230,7 +241,7 @@ impl Inner {
             let reservation = Reservation::new(GFP_KERNEL)?;
             let _inside = peer.enter().ok_or(ENODEV)?;
             let wanted = self.client.as_ref().and_then(|client| client.slots());
-            let mut slots = wanted.filter(|_| !self.is_modest);
+            let mut slots = wanted.filter(|_| wanted != self.refused);
             // Smaller rings are better than none.
             let mut rings = loop {
                 match (Rings::new(peer, queues, slots), slots) {
@@ -287,7 +298,7 @@ impl Link {
             state: State::Idle,
             client,
             kept: None,
-            is_modest: false,
+            refused: None,
         };
         let joins = WorkQueue::ordered(c"scif_frames")?;
         Arc::pin_init(
@@ -311,6 +322,9 @@ impl Link {
             return Ok(());
         }
         let Some(client) = inner.client.clone() else {
+            // The driver has gone, and the service will in a moment.
+            let service = ServiceId::NET;
+            self.peer.answer(&PeerMessage::NoService { service });
             return Ok(());
         };
         let mut rings = match core::mem::replace(&mut inner.state, State::Idle) {
@@ -346,13 +360,13 @@ impl Link {
             inner.state = State::Ended(Some(rings));
             return Err("it offers frame rings that can't be reached");
         }
-        if rings.wanted.is_none() || inner.is_modest {
+        if rings.wanted == inner.refused {
             inner.state = State::Ended(Some(rings));
             no_rings(&self.peer, error);
             return Ok(());
         }
         // The next offer has the usual size.
-        inner.is_modest = true;
+        inner.refused = rings.wanted;
         inner.state = State::Joined(rings);
         if let Err(error) = self.rejoin_later() {
             no_rings(&self.peer, error);
@@ -387,10 +401,6 @@ impl Link {
         let Some(rings) = inner.leave(State::Idle) else {
             return;
         };
-        if let Some(client) = &inner.client {
-            // Another size may be had.
-            inner.is_modest &= rings.wanted == client.slots();
-        }
         // Under the lock, so that no new offer is sent before the Withdraw.
         self.say_withdraw(reservation);
         drop(inner);

@@ -60,7 +60,10 @@ use crate::{
     sync::in_flight::InFlight,
     sys::{
         current::bottom_halves_disabled,
-        reached::Reached,
+        reached::{
+            flush_writes,
+            Reached, //
+        },
         shared_memory::SharedMemory,
         timer::Running, //
     },
@@ -127,10 +130,12 @@ impl Wish {
     /// Tells the peer that this node polls, if it may ring. `reached` is a value that the count has
     /// reached, for which the peer does not ring. The caller is the only one that makes this wish.
     pub(super) fn withdraw(&self, theirs: &Reached<'_>, reached: u32) -> Result {
-        match self.state.withdraw() {
-            true => theirs.write_u32(self.word, reached),
-            false => Ok(()),
+        if self.state.withdraw() {
+            theirs.write_u32(self.word, reached)?;
+            // Before the next request, which another CPU may make.
+            flush_writes();
         }
+        Ok(())
     }
 
     /// Notes that a doorbell has rung.
@@ -181,7 +186,7 @@ pub struct Queue {
     pub(super) resizing: Work<Self>,
     /// Set by the timer, so that the item looks for buffers that are not needed.
     pub(super) is_tick: Atomic<bool>,
-    /// The timer, while there are more buffers than at first.
+    /// The timer, while the buffers are unsettled.
     #[pin]
     pub(super) timer: Mutex<Option<Running<Self>>>,
 }

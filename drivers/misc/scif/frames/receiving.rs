@@ -154,10 +154,14 @@ impl Receiving<'_> {
         // Half a ring at a time is enough, unless the peer has few left.
         let left = before.wrapping_sub(state.taken);
         let new = after.wrapping_sub(before);
-        if new == 0 || new < queue.own.slots() / 4 && left > queue.own.slots() / 2 {
+        if new == 0 {
             return Ok(());
         }
+        // All addresses arrive before the count, and before a Withdraw of another CPU.
         flush_writes();
+        if new < queue.own.slots() / 4 && left > queue.own.slots() / 2 {
+            return Ok(());
+        }
         theirs.write_u32(POSTED, after)?;
         flush_writes();
         state.told = after;

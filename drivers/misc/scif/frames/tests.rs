@@ -462,7 +462,7 @@ mod cases {
         }
         assert_eq!(kept.len(), MOST_GIVEN);
         drop(kept);
-        let is_grown = || bottom_halves_disabled(|| queue.receiver.lock().buffers.is_grown());
+        let is_grown = || bottom_halves_disabled(|| queue.receiver.lock().buffers.is_unsettled());
         assert!(is_grown());
         for _ in 0..3000 {
             if !is_grown() {
@@ -485,7 +485,7 @@ mod cases {
         let bed = Bed::new()?;
         let peer = bed.nodes.peer(NODE)?;
         let inside = peer.enter().ok_or(ENODEV)?;
-        let mut buffers = Buffers::new(peer.path(), SLOTS)?;
+        let mut buffers = Buffers::new(peer.path(), SLOTS, usize::MAX)?;
         let mut kept = KVec::new();
         let mut posted = 0;
         while let Some(_address) = buffers.post(posted) {

@@ -106,6 +106,9 @@ pub(crate) enum Payer<'a> {
     Group(&'a MemoryGroup),
     /// No cgroup, even if a process makes the call.
     None,
+    /// No cgroup either, for memory that can be done without. The allocation does not try hard, so
+    /// that no process is killed for it.
+    Optional,
 }
 
 /// Memory to which bytes can be copied, for as long as it is borrowed.
@@ -255,6 +258,7 @@ impl SharedMemory {
             Payer::Caller => allocate(true, true),
             Payer::Group(group) => group.pays_for(|| allocate(true, false)),
             Payer::None => allocate(false, true),
+            Payer::Optional => allocate(false, false),
         };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated with this size, and no other user has it.

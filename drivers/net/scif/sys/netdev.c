@@ -289,8 +289,8 @@ int scif_net_helper_up(struct net_device *dev, unsigned int queues,
 	rtnl_unlock();
 	if (err)
 		return err;
-	netif_tx_wake_all_queues(dev);
 	netif_carrier_on(dev);
+	netif_tx_wake_all_queues(dev);
 	return 0;
 }
 
@@ -321,9 +321,11 @@ bool scif_net_helper_is_running(struct net_device *dev)
 	return netif_running(dev);
 }
 
+/* Without carrier, queues are stopped for another reason than lack of room. */
 bool scif_net_helper_is_stopped(struct net_device *dev, unsigned int queue)
 {
-	return netif_tx_queue_stopped(netdev_get_tx_queue(dev, queue));
+	return netif_carrier_ok(dev) &&
+	       netif_tx_queue_stopped(netdev_get_tx_queue(dev, queue));
 }
 
 void scif_net_helper_stop(struct net_device *dev, unsigned int queue)

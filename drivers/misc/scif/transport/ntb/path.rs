@@ -456,7 +456,7 @@ fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
         .len
         .saturating_sub(pool.bytes_for(Purpose::Rings));
     match payer {
-        Payer::None => free,
+        Payer::None | Payer::Optional => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
         Payer::Group(_) => free / 8,
     }
