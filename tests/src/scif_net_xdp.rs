@@ -98,6 +98,18 @@ fn stream(lab: &Lab) -> Result<u64> {
     Ok(statistic(lab, "rx_large")? - before)
 }
 
+/// Checks that the streams to node 1 are cut, and lose no frame.
+fn frames_are_cut(lab: &Lab, when: &str) -> Result<()> {
+    let dropped = scif_net::count(lab, 1, "rx_dropped")?;
+    let large = stream(lab)?;
+    let more = scif_net::count(lab, 1, "rx_dropped")? - dropped;
+    ensure!(
+        large == 0 && more == 0,
+        "{when}, node 1 has got {large} large frames, and dropped {more}"
+    );
+    Ok(())
+}
+
 /// Returns the shell command that gives the device of node 1 its program.
 fn attach() -> Result<String> {
     let object = scif::program("xdp_verdicts.bpf.o")?;
@@ -122,13 +134,7 @@ fn programs_decide(lab: &Lab) -> Result<()> {
 
     // The first answer shows that node 0 has the message, which it got before.
     verdicts(lab)?;
-    let dropped = scif_net::count(lab, 1, "rx_dropped")?;
-    let large = stream(lab)?;
-    let more = scif_net::count(lab, 1, "rx_dropped")? - dropped;
-    ensure!(
-        large == 0 && more == 0,
-        "with a program, node 1 has got {large} large frames, and dropped {more}"
-    );
+    frames_are_cut(lab, "with a program")?;
 
     // The session with node 0 is a new one then.
     for module in ["scif_net", "scif"] {
@@ -139,13 +145,7 @@ fn programs_decide(lab: &Lab) -> Result<()> {
     scif_net::set_up(lab, 0)?;
     scif_net::carrier(lab, 1, "scif0", true)?;
     verdicts(lab)?;
-    let dropped = scif_net::count(lab, 1, "rx_dropped")?;
-    let large = stream(lab)?;
-    let more = scif_net::count(lab, 1, "rx_dropped")? - dropped;
-    ensure!(
-        large == 0 && more == 0,
-        "after the reload, node 1 has got {large} large frames, and dropped {more}"
-    );
+    frames_are_cut(lab, "after the reload")?;
 
     lab.shell(
         1,

@@ -109,7 +109,7 @@ impl Drop for Filter<'_> {
 ///
 /// # Invariants
 ///
-/// The pointer is a frame without parts elsewhere, which nobody changes.
+/// The pointer is a frame without parts elsewhere. Its owner changes it only after this value is gone.
 #[repr(transparent)]
 pub(crate) struct PacketOut(NonNull<own::xdp_frame>);
 
