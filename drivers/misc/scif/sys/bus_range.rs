@@ -41,7 +41,7 @@ use kernel::{
 /// # Invariants
 ///
 /// `len` bytes are mapped for `device` at `address`, unless they are a part of a [`MappedView`]
-/// that was drained.
+/// that was unmapped because no copy can access it any more.
 #[derive(Clone, Copy)]
 pub(crate) struct BusRange<'m> {
     device: &'m Device,
@@ -246,6 +246,12 @@ impl MappedView {
     /// Unmaps all of the view from the engine. `_drained` proves that all copies have ended.
     /// Context: may sleep.
     pub(crate) fn unmap(&self, _drained: &Drained) {
+        self.unmap_unused();
+    }
+
+    /// Unmaps all of the view from the engine, which copies nothing to or from it any more.
+    /// Context: may sleep.
+    pub(super) fn unmap_unused(&self) {
         self.runs.iter().for_each(MappedRun::unmap);
     }
 }

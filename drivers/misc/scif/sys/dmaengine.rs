@@ -57,7 +57,10 @@ use kernel::{
 
 use super::{
     bindings as own,
-    bus_range::BusCopy,
+    bus_range::{
+        BusCopy,
+        MappedView, //
+    },
     dma_map,
     notifiers::{
         Chain,
@@ -247,6 +250,15 @@ impl Channel {
     /// Context: any.
     pub(crate) fn is_stopped(&self) -> bool {
         self.inner.is_stopped.load(Acquire)
+    }
+
+    /// Unmaps the view of a peer's memory that only copies of this channel use. Does nothing if the
+    /// channel is not stopped.
+    /// Context: may sleep.
+    pub(crate) fn unmap_if_stopped(&self, view: &MappedView) {
+        if self.is_stopped() {
+            view.unmap_unused();
+        }
     }
 
     /// Completes, with `EIO`, the copies of a batch that the engine has dropped without a report.

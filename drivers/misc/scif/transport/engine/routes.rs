@@ -4,7 +4,7 @@
 //!
 //! A path starts with the engines that exist, and others may be added later. No engine is removed
 //! before the path is dropped. A user names an engine by its place, which never changes, and asks
-//! the engine whether it has stopped.
+//! the engine whether it has stopped. The view of an engine that has stopped is unmapped.
 //!
 //! A channel uses the working engine that copies for the fewest channels.
 //!
@@ -76,6 +76,14 @@ impl Routes {
     /// Returns the number of engines.
     pub(crate) fn len(&self) -> usize {
         self.iter().count()
+    }
+
+    /// Unmaps the views of engines that have stopped.
+    /// Context: may sleep.
+    pub(crate) fn unmap_stopped(&self) {
+        for route in self.iter() {
+            route.engine.channel.unmap_if_stopped(&route.view);
+        }
     }
 
     /// Adds the route that `make` creates for an engine, unless that was tried before. Returns

@@ -217,9 +217,11 @@ impl NtbPath {
         })
     }
 
-    /// Adds engines that appeared after the path was created.
+    /// Adds engines that appeared after the path was created, and unmaps the peer's memory from
+    /// engines that have stopped.
     /// Context: may sleep.
     pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
+        self.routes.unmap_stopped();
         engines.for_each_working(|engine| {
             if self.add_engine(engine) && self.link.may_log() {
                 pr_info!(
