@@ -95,6 +95,12 @@ pub(super) struct Rings {
     wanted: Option<u32>,
 }
 
+/// An offer that can't fail any more.
+struct Prepared {
+    rings: Rings,
+    reservation: Reservation,
+}
+
 pub(super) enum State {
     Idle,
     Offered(Rings),
@@ -238,24 +244,37 @@ impl Inner {
     /// Context: may sleep, does not wait for the peer.
     pub(super) fn offer(&mut self, peer: &Arc<Peer>, queues: u32) -> Result {
         if matches!(self.state, State::Idle) {
-            let reservation = Reservation::new(GFP_KERNEL)?;
-            let _inside = peer.enter().ok_or(ENODEV)?;
-            let wanted = self.client.as_ref().and_then(|client| client.slots());
-            let mut slots = wanted.filter(|_| wanted != self.refused);
-            // Smaller rings are better than none.
-            let mut rings = loop {
-                match (Rings::new(peer, queues, slots), slots) {
-                    (Ok(rings), _) => break rings,
-                    (Err(error), None) => return Err(error),
-                    (Err(_), Some(size)) => slots = Some(size / 2).filter(|size| *size > SLOTS),
-                }
-            };
-            rings.wanted = wanted;
-            let offer = rings.offer();
-            self.state = State::Offered(rings);
-            peer.send(reservation, &offer);
+            let prepared = self.prepare(peer, queues)?;
+            self.make(peer, prepared);
         }
         Ok(())
+    }
+
+    /// Allocates all that an offer needs.
+    /// Context: may sleep, does not wait for the peer.
+    fn prepare(&self, peer: &Arc<Peer>, queues: u32) -> Result<Prepared> {
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        let _inside = peer.enter().ok_or(ENODEV)?;
+        let wanted = self.client.as_ref().and_then(|client| client.slots());
+        let mut slots = wanted.filter(|_| wanted != self.refused);
+        // Smaller rings are better than none.
+        let mut rings = loop {
+            match (Rings::new(peer, queues, slots), slots) {
+                (Ok(rings), _) => break rings,
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(size)) => slots = Some(size / 2).filter(|size| *size > SLOTS),
+            }
+        };
+        rings.wanted = wanted;
+        Ok(Prepared { rings, reservation })
+    }
+
+    /// Makes an offer to the peer. None was made.
+    fn make(&mut self, peer: &Arc<Peer>, prepared: Prepared) {
+        let Prepared { rings, reservation } = prepared;
+        let offer = rings.offer();
+        self.state = State::Offered(rings);
+        peer.send(reservation, &offer);
     }
 
     /// Ends the use of the rings. Returns the rings, to which the peer may still write.
@@ -283,6 +302,14 @@ pub(super) fn no_rings(peer: &Peer, error: Error) {
     if peer.may_log() && !peer.is_over() {
         let node = peer.node();
         pr_warn!("node {node}: its frame rings can't be made: {error:?}; its network device stays without carrier\n");
+    }
+}
+
+/// Logs that the rings with a peer stay as they are.
+fn no_other_rings(peer: &Peer, error: Error) {
+    if peer.may_log() && !peer.is_over() {
+        let node = peer.node();
+        pr_warn!("node {node}: its frame rings keep their size: others can't be made: {error:?}\n");
     }
 }
 
@@ -388,7 +415,8 @@ impl Link {
         self.joins.spawn(move || link.rejoin(reservation))
     }
 
-    /// Withdraws the offer, and makes another one. The peer may do the same meanwhile.
+    /// Withdraws the offer, and makes another one. The peer may do the same meanwhile. Without memory
+    /// for another one, the rings stay as they are.
     /// Context: may sleep, waits for the peer.
     fn rejoin(&self, reservation: Reservation) {
         let mut inner = self.inner.lock();
@@ -398,6 +426,10 @@ impl Link {
         if self.peer.is_over() {
             return;
         }
+        let prepared = match inner.prepare(&self.peer, self.queues) {
+            Ok(prepared) => prepared,
+            Err(error) => return no_other_rings(&self.peer, error),
+        };
         let Some(rings) = inner.leave(State::Idle) else {
             return;
         };
@@ -408,10 +440,8 @@ impl Link {
         let mut inner = self.inner.lock();
         if kept.is_some() {
             inner.kept = kept;
-        } else if inner.client.is_some() {
-            if let Err(error) = inner.offer(&self.peer, self.queues) {
-                no_rings(&self.peer, error);
-            }
+        } else if inner.client.is_some() && matches!(inner.state, State::Idle) {
+            inner.make(&self.peer, prepared);
         }
     }
 
