@@ -6,14 +6,15 @@
 //! (`scif_main::sister`). A frame of the network stack becomes one frame of these rings, segments
 //! that are still to be cut included.
 //!
-//! - `device.rs`: the device of one peer, its queues, and the way of a frame
+//! - `device.rs`: the device of one peer, and what the rings tell it
+//! - `port.rs`: a pair of queues of a device, and the way of a frame
 //! - `sys/`: the kernel's C behind safe types, and nearly all unsafe code
 //!
 //! # The way of a frame
 //!
-//! Out: `sys/netdev.c` (`scif_net_start_xmit`) -> `sys/calls.rs` -> [`device::Port::send`] ->
+//! Out: `sys/netdev.c` (`scif_net_start_xmit`) -> `sys/calls.rs` -> [`port::Port::send`] ->
 //! `scif_main::sister::Sending`. In: the doorbell's interrupt -> [`device::Ports`] (`rung`) -> NAPI
-//! -> `sys/calls.rs` -> [`device::Port::poll`] -> `napi_gro_receive`.
+//! -> `sys/calls.rs` -> [`port::Port::poll`] -> `napi_gro_receive`.
 //!
 //! # Locks
 //!
@@ -21,6 +22,7 @@
 //! with bottom halves disabled.
 
 mod device;
+mod port;
 mod sys;
 
 use device::Ports;
