@@ -68,7 +68,7 @@ pub struct Test {
     /// Whether nodes disappear while others copy from and to them, so that engines fail.
     pub loses_nodes: bool,
     /// The only kernel on which the test runs, if the test does not run on all.
-    pub only: Option<Flavour>,
+    pub only: &'static [Flavour],
     /// Whether the test runs only if a filter names it.
     pub by_name: bool,
     /// Kernel reports whose first line contains one of these are expected.
@@ -87,7 +87,7 @@ impl Test {
             lasts: || Duration::ZERO,
             leaves: Leaves::Order,
             loses_nodes: false,
-            only: None,
+            only: &[],
             by_name: false,
             expects: &[],
             run,
@@ -140,13 +140,19 @@ impl Test {
 
     /// Says that the test is about Debian's kernel, and does not run on others.
     pub const fn on_stock(mut self) -> Test {
-        self.only = Some(Flavour::Stock);
+        self.only = &[Flavour::Stock];
         self
     }
 
     /// Says that the test needs the checks of the debug kernel, and does not run on others.
     pub const fn on_debug(mut self) -> Test {
-        self.only = Some(Flavour::Debug);
+        self.only = &[Flavour::Debug];
+        self
+    }
+
+    /// Says that the test needs what only these kernels have, and does not run on others.
+    pub const fn only_on(mut self, kernels: &'static [Flavour]) -> Test {
+        self.only = kernels;
         self
     }
 

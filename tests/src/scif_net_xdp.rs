@@ -5,6 +5,7 @@
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
+use lab::Flavour;
 use lab::Lab;
 use lab::wait_until;
 
@@ -164,9 +165,9 @@ fn programs_decide(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The tests of this file. The kernels that are built here have no system call for programs.
+/// The tests of this file. The small kernels have no system call for programs.
 pub const TESTS: &[Test] = &[
     Test::new("scif_net_xdp::programs_decide", PAIR, programs_decide)
         .seconds(40)
-        .on_stock(),
+        .only_on(&[Flavour::Stock, Flavour::Debug]),
 ];
