@@ -202,8 +202,12 @@ impl Attachment for Attached {
     fn message(&self, envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
         let link = &self.link;
         match FrameMessage::from_envelope(envelope)? {
-            FrameMessage::Offer { offer } => link.offered(&offer),
+            FrameMessage::Offer { offer } => {
+                link.admit_join()?;
+                link.offered(&offer)
+            }
             FrameMessage::Withdraw {} => {
+                link.admit_join()?;
                 let reservation = Reservation::new(GFP_KERNEL);
                 let reservation = reservation.map_err(|_| "there is no memory for a Withdrawn")?;
                 let mut inner = link.inner.lock();

@@ -8,6 +8,7 @@
 pub(crate) mod address_space;
 pub(crate) mod atomic;
 pub(crate) mod awake;
+pub(crate) mod budget;
 pub(crate) mod control_block;
 pub(crate) mod copy_costs;
 pub(crate) mod doorbells;

@@ -32,6 +32,7 @@ mod logic {
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
+    pub(crate) mod budget;
     pub(crate) mod control_block;
     pub(crate) mod copy_costs;
     pub(crate) mod doorbells;

@@ -12,6 +12,7 @@ mod annex;
 mod areas;
 mod atomic;
 mod awake;
+mod budget;
 mod control_geometry;
 mod copy_costs;
 mod doorbell_register;

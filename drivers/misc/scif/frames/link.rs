@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     logic::{
+        budget::Budget,
         envelope::{
             PeerMessage,
             ServiceId, //
@@ -73,7 +74,11 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::Delta, //
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 /// The peer's block.
@@ -117,6 +122,8 @@ pub(super) struct Inner {
     kept: Option<Rings>,
     /// The wanted number of slots that could not be had. Then the client gets the usual number.
     refused: Option<u32>,
+    /// Milliseconds of [`Link::now`] before which this node does not join the rings anew.
+    rejoins_at: u64,
 }
 
 /// The frame rings with one peer.
@@ -134,6 +141,9 @@ pub(crate) struct Link {
     /// Queue of the item that joins the rings anew.
     #[pin]
     joins: PeerQueue,
+    /// The peer's messages that join rings or part them.
+    budget: Budget,
+    since: Instant<Monotonic>,
 }
 
 /// Number of slots of a ring, and of its buffers, where the peer reaches all memory.
@@ -177,6 +187,17 @@ fn most_buffers(path: &dyn Path, queues: u32) -> usize {
     let most = path.limits().rings.map(each);
     most.map_or(usize::MAX, |most| most as usize)
 }
+
+/// Milliseconds between two times that this node joins the rings anew, at least.
+const REJOIN: u64 = 1000;
+
+/// Number of messages by which the peer may join rings, or part them, at once. Each time costs this
+/// node allocations, and the lock of all network devices.
+const JOINS: u64 = 64;
+
+/// Milliseconds until one more such message is allowed. If both nodes join as often as they may, there
+/// are three for each [`REJOIN`].
+const JOIN: u64 = REJOIN / 5;
 
 /// Time after which a peer that does not release the rings counts as lost.
 const RELEASE: Delta = Delta::from_secs(30);
@@ -326,6 +347,7 @@ impl Link {
             client,
             kept: None,
             refused: None,
+            rejoins_at: 0,
         };
         let joins = WorkQueue::ordered(c"scif_frames")?;
         Arc::pin_init(
@@ -336,9 +358,24 @@ impl Link {
                 is_released: Atomic::new(false),
                 released <- new_wait_queue!("scif::frames::Link::released"),
                 joins <- PeerQueue::new(joins),
+                budget: Budget::new(JOINS, JOIN),
+                since: Instant::now(),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Returns the milliseconds since the link was created.
+    fn now(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(0)
+    }
+
+    /// Counts a message by which the peer joins rings, or parts them.
+    pub(super) fn admit_join(&self) -> Result<(), Violation> {
+        match self.budget.take(self.now(), 1) {
+            true => Ok(()),
+            false => Err("it joins frame rings again and again"),
+        }
     }
 
     /// Takes the peer's offer, and makes an own one, if none was made.
@@ -419,10 +456,12 @@ impl Link {
     /// for another one, the rings stay as they are.
     /// Context: may sleep, waits for the peer.
     fn rejoin(&self, reservation: Reservation) {
+        self.await_turn();
         let mut inner = self.inner.lock();
         let State::Joined(_) = inner.state else {
             return;
         };
+        inner.rejoins_at = self.now().saturating_add(REJOIN);
         if self.peer.is_over() {
             return;
         }
@@ -443,6 +482,16 @@ impl Link {
         } else if inner.client.is_some() && matches!(inner.state, State::Idle) {
             inner.make(&self.peer, prepared);
         }
+    }
+
+    /// Waits until this node may join the rings anew, or the peer is lost.
+    /// Context: may sleep, up to [`REJOIN`].
+    fn await_turn(&self) {
+        let rejoins_at = self.inner.lock().rejoins_at;
+        let rest = rejoins_at.saturating_sub(self.now()).min(REJOIN);
+        let is_over = || self.peer.is_over().then_some(());
+        let rest = Delta::from_millis(rest as i64);
+        let _is_over = self.released.wait_uninterruptible_timeout(rest, is_over);
     }
 
     /// Ends the use of the rings by the client. When this returns, no task is in the client. Returns

@@ -347,6 +347,16 @@ mod cases {
     }
 
     #[test]
+    fn peer_that_joins_again_and_again_breaks_the_rules() -> Result {
+        let bed = Bed::new()?;
+        let link = bed.service.links.iter().next().ok_or(ENODEV)?;
+        let admitted = (0..1000).take_while(|_| link.admit_join().is_ok());
+        assert!((10..1000).contains(&admitted.count()));
+        drop(link);
+        bed.end()
+    }
+
+    #[test]
     fn frame_without_bytes_or_room_is_not_sent() -> Result {
         let bed = Bed::new()?;
         let queue = bed.queue(0)?;

@@ -9,6 +9,7 @@
 
 use super::{
     atomic::AtomicU64,
+    budget::Budget,
     update::update, //
 };
 
@@ -20,8 +21,7 @@ pub(crate) const PERIOD: u64 = 2000;
 
 /// The limit of the lines about one peer.
 pub(crate) struct LogLimit {
-    /// Time at which a full burst is allowed again, in milliseconds.
-    full_at: AtomicU64,
+    budget: Budget,
     kept_back: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ impl LogLimit {
     /// Creates a limit with a full burst.
     pub(crate) fn new() -> Self {
         Self {
-            full_at: AtomicU64::new(0),
+            budget: Budget::new(BURST, PERIOD),
             kept_back: AtomicU64::new(0),
         }
     }
@@ -37,16 +37,9 @@ impl LogLimit {
     /// Asks for a line at `now`, in milliseconds. If it is allowed, returns how many lines were
     /// suppressed since the last one.
     pub(crate) fn admit(&self, now: u64) -> Option<u64> {
-        let latest = now.saturating_add(BURST.saturating_mul(PERIOD));
-        let admitted = update(&self.full_at, |full_at| {
-            // If lines were suppressed, a second line tells their number, so this takes two.
-            let lines = if self.kept_back.load() > 0 { 2 } else { 1 };
-            let next = full_at
-                .max(now)
-                .saturating_add(PERIOD.saturating_mul(lines));
-            (next <= latest).then_some(next)
-        });
-        if admitted.is_none() {
+        // If lines were suppressed, a second line tells their number, so this takes two.
+        let lines = if self.kept_back.load() > 0 { 2 } else { 1 };
+        if !self.budget.take(now, lines) {
             self.kept_back.fetch_add(1);
             return None;
         }
