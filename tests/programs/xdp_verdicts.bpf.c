@@ -23,8 +23,8 @@ static long (*const redirect)(__u32 device, __u64 flags) =
 	(void *)BPF_FUNC_redirect;
 
 /* Exchanges sender and receiver. Checksums stay as they are. */
-static void turn_round(struct ethhdr *ethernet, struct iphdr *ip,
-		       struct udphdr *udp)
+static __always_inline void
+turn_round(struct ethhdr *ethernet, struct iphdr *ip, struct udphdr *udp)
 {
 	__u8 address[ETH_ALEN];
 	__be32 node = ip->saddr;
@@ -39,9 +39,8 @@ static void turn_round(struct ethhdr *ethernet, struct iphdr *ip,
 	udp->dest = port;
 }
 
-#pragma clang section text = "xdp"
-
-int verdict(struct xdp_md *context)
+static __always_inline int
+decide(struct xdp_md *context)
 {
 	void *end = (void *)(long)context->data_end;
 	struct ethhdr *ethernet = (void *)(long)context->data;
@@ -65,6 +64,21 @@ int verdict(struct xdp_md *context)
 		return XDP_ABORTED;
 	}
 	return XDP_PASS;
+}
+
+#pragma clang section text = "xdp"
+
+int verdict(struct xdp_md *context)
+{
+	return decide(context);
+}
+
+/* For frames of several pages, too. */
+#pragma clang section text = "xdp.frags"
+
+int verdict_with_frags(struct xdp_md *context)
+{
+	return decide(context);
 }
 
 #pragma clang section data = "license"

@@ -173,12 +173,10 @@ impl Port {
             return 0;
         };
         let mut sent = 0;
-        for bytes in frames.iter().map(PacketOut::bytes) {
-            let len = bytes.len() as u32;
+        for frame in frames {
+            let len = frame.len();
             let put = sending.put(len, &PacketOut::META, |from, room| {
-                let from = from as usize;
-                let part = bytes.get(from..from + room.size()).ok_or(EINVAL)?;
-                room.store(0, part)
+                frame.copy_to(from, room)
             });
             if put.is_err() {
                 break;

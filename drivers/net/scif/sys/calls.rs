@@ -100,8 +100,8 @@ unsafe extern "C" fn scif_net_count(
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says. `frames` are `count` frames, which have
-/// no parts elsewhere. The caller owns them, and changes none during the call.
+/// `device` is a device's ports, as the module's head says. `frames` are `count` frames.
+/// The caller owns them, and changes none during the call.
 #[no_mangle]
 unsafe extern "C" fn scif_net_send_packets(
     device: *mut c_void,

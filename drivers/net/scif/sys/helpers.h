@@ -46,6 +46,12 @@ struct scif_net_meta {
 
 #define SCIF_NET_META 16
 
+/* Room in a page for bytes of a frame. */
+struct scif_net_room {
+	u8 *address;
+	unsigned int size;
+};
+
 /*
  * Bytes of a frame that are copied, so that the peer can't change them: its
  * headers are among them.
@@ -142,11 +148,16 @@ void scif_net_helper_deliver(struct scif_net_napi *napi, struct sk_buff *skb);
 
 bool scif_net_helper_has_program(struct scif_net_napi *napi);
 struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
-				    unsigned int len, u8 **address);
-void scif_net_helper_filter(struct scif_net_napi *napi, struct page *page,
+				    unsigned int len,
+				    struct scif_net_room *room);
+bool scif_net_helper_packet_grow(struct page *first, unsigned int len,
+				 struct scif_net_room *room);
+void scif_net_helper_packet_free(struct page *first);
+void scif_net_helper_filter(struct scif_net_napi *napi, struct page *first,
 			    unsigned int len);
 void scif_net_helper_filter_end(struct scif_net_napi *napi);
-const u8 *scif_net_helper_bytes(const struct xdp_frame *frame,
-				unsigned int *len);
+unsigned int scif_net_helper_frame_len(const struct xdp_frame *frame);
+const u8 *scif_net_helper_frame_part(const struct xdp_frame *frame,
+				     unsigned int index, unsigned int *len);
 
 #endif

@@ -251,7 +251,9 @@ struct net_device *scif_net_helper_alloc(void *ports,
 	scif_net_default_address(dev, link);
 	xdp_set_features_flag(dev, NETDEV_XDP_ACT_BASIC |
 				   NETDEV_XDP_ACT_REDIRECT |
-				   NETDEV_XDP_ACT_NDO_XMIT);
+				   NETDEV_XDP_ACT_NDO_XMIT |
+				   NETDEV_XDP_ACT_RX_SG |
+				   NETDEV_XDP_ACT_NDO_XMIT_SG);
 	netif_set_tso_max_size(dev, GSO_LEGACY_MAX_SIZE);
 	netdev_sw_irq_coalesce_default_on(dev);
 	netif_carrier_off(dev);

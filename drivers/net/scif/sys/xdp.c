@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs of XDP: each frame of the peer is copied to a page of its own, which
+ * Programs of XDP: each frame of the peer is copied to pages of its own, which
  * a program may change, send back, or give to another device.
+ *
+ * The first page has headroom, and the description of the other ones at its end,
+ * where the kernel looks for it.
  *
  * A program sees packets as they are on a wire. So the peer is asked to cut its
  * frames and to compute checksums while there is a program.
@@ -19,11 +22,12 @@
 
 #include "private.h"
 
-/* Most bytes of a frame that a program can see. */
-#define SCIF_NET_MAX_XDP_FRAME \
+/* Most bytes of a frame in its first page. */
+#define SCIF_NET_FIRST_PAGE \
 	SKB_WITH_OVERHEAD(PAGE_SIZE - XDP_PACKET_HEADROOM)
 
-#define SCIF_NET_MAX_XDP_MTU (SCIF_NET_MAX_XDP_FRAME - VLAN_ETH_HLEN)
+/* The largest MTU for a program that sees frames of one page only. */
+#define SCIF_NET_ONE_PAGE_MTU (SCIF_NET_FIRST_PAGE - VLAN_ETH_HLEN)
 
 /* The program of a device */
 
@@ -38,15 +42,16 @@ static int scif_net_set_program(struct net_device *dev, struct bpf_prog *program
 				struct netlink_ext_ack *extack)
 {
 	struct scif_net_private *private = netdev_priv(dev);
+	bool one_page = program && !program->aux->xdp_has_frags;
 	struct bpf_prog *old;
 
-	if (program && dev->mtu > SCIF_NET_MAX_XDP_MTU) {
+	if (one_page && dev->mtu > SCIF_NET_ONE_PAGE_MTU) {
 		NL_SET_ERR_MSG_FMT(extack,
-				   "the MTU is too large for an XDP program: it may be %u",
-				   (unsigned int)SCIF_NET_MAX_XDP_MTU);
+				   "the MTU is too large for an XDP program without frags: it may be %u",
+				   (unsigned int)SCIF_NET_ONE_PAGE_MTU);
 		return -ERANGE;
 	}
-	dev->max_mtu = program ? SCIF_NET_MAX_XDP_MTU : SCIF_NET_MAX_MTU;
+	dev->max_mtu = one_page ? SCIF_NET_ONE_PAGE_MTU : SCIF_NET_MAX_MTU;
 	old = rtnl_dereference(private->program);
 	rcu_assign_pointer(private->program, program);
 	if (old)
@@ -71,8 +76,8 @@ int scif_net_xdp_begin(struct scif_net_napi *napi)
 {
 	int err;
 
-	err = xdp_rxq_info_reg(&napi->rxq, napi->napi.dev, napi->queue,
-			       napi->napi.napi_id);
+	err = __xdp_rxq_info_reg(&napi->rxq, napi->napi.dev, napi->queue,
+				 napi->napi.napi_id, PAGE_SIZE);
 	if (err)
 		return err;
 	err = xdp_rxq_info_reg_mem_model(&napi->rxq, MEM_TYPE_PAGE_ORDER0,
@@ -89,22 +94,86 @@ void scif_net_xdp_end(struct scif_net_napi *napi)
 
 /* Frames of the peer */
 
+static struct skb_shared_info *scif_net_other_pages(struct page *first)
+{
+	u8 *end = (u8 *)page_address(first) + PAGE_SIZE;
+
+	return (void *)(end - SKB_DATA_ALIGN(sizeof(struct skb_shared_info)));
+}
+
 /*
- * Returns a page to which a frame of so many bytes is to be copied, or NULL if
- * there is no memory, or a program can't see such a frame.
+ * Returns the first page to which a frame of so many bytes is to be copied, with
+ * its room. Returns NULL if there is no memory, or no program can see the frame.
  */
 struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
-				    unsigned int len, u8 **address)
+				    unsigned int len, struct scif_net_room *room)
 {
+	struct skb_shared_info *others;
 	struct page *page;
 
-	if (len < ETH_HLEN || len > SCIF_NET_MAX_XDP_FRAME ||
-	    !scif_net_is_packet(meta))
+	if (len < ETH_HLEN || !scif_net_is_packet(meta))
 		return NULL;
 	page = dev_alloc_page();
-	if (page)
-		*address = page_address(page) + XDP_PACKET_HEADROOM;
+	if (!page)
+		return NULL;
+	others = scif_net_other_pages(page);
+	others->nr_frags = 0;
+	others->xdp_frags_size = 0;
+	room->address = (u8 *)page_address(page) + XDP_PACKET_HEADROOM;
+	room->size = min_t(unsigned int, len, SCIF_NET_FIRST_PAGE);
 	return page;
+}
+
+/*
+ * Adds a page to a frame, which has so many bytes more. Returns false if there
+ * is no memory, or the frame is too long.
+ */
+bool scif_net_helper_packet_grow(struct page *first, unsigned int len,
+				 struct scif_net_room *room)
+{
+	struct skb_shared_info *others = scif_net_other_pages(first);
+	struct page *page;
+
+	if (!len || others->nr_frags == MAX_SKB_FRAGS)
+		return false;
+	page = dev_alloc_page();
+	if (!page)
+		return false;
+	room->address = page_address(page);
+	room->size = min_t(unsigned int, len, PAGE_SIZE);
+	skb_frag_fill_page_desc(&others->frags[others->nr_frags++], page, 0,
+				room->size);
+	others->xdp_frags_size += room->size;
+	return true;
+}
+
+void scif_net_helper_packet_free(struct page *first)
+{
+	struct skb_shared_info *others = scif_net_other_pages(first);
+
+	while (others->nr_frags)
+		put_page(skb_frag_page(&others->frags[--others->nr_frags]));
+	put_page(first);
+}
+
+/* Makes what a program sees of a frame. */
+static void scif_net_see(struct scif_net_napi *napi, struct xdp_buff *xdp,
+			 struct page *first, unsigned int len)
+{
+	struct skb_shared_info *others = scif_net_other_pages(first);
+	unsigned int i;
+
+	xdp_init_buff(xdp, PAGE_SIZE, &napi->rxq);
+	xdp_prepare_buff(xdp, page_address(first), XDP_PACKET_HEADROOM,
+			 len - others->xdp_frags_size, true);
+	if (!others->nr_frags)
+		return;
+	xdp_buff_set_frags_flag(xdp);
+	others->xdp_frags_truesize = others->nr_frags * PAGE_SIZE;
+	for (i = 0; i < others->nr_frags; i++) {
+		if (page_is_pfmemalloc(skb_frag_page(&others->frags[i])))
+			xdp_buff_set_frag_pfmemalloc(xdp);
+	}
 }
 
 static void scif_net_pass(struct scif_net_napi *napi, struct xdp_buff *xdp)
@@ -136,8 +205,19 @@ static void scif_net_send_back(struct scif_net_napi *napi, struct xdp_buff *xdp,
 		scif_net_helper_filter_end(napi);
 }
 
-/* Has the program decide what becomes of a page with a frame. Takes the page. */
-void scif_net_helper_filter(struct scif_net_napi *napi, struct page *page,
+static u32 scif_net_run(const struct bpf_prog *program, struct xdp_buff *xdp)
+{
+	/* The program may have gone since the frame was copied. */
+	if (!program)
+		return XDP_PASS;
+	/* The peer has a larger MTU, or the program is a new one. */
+	if (xdp_buff_has_frags(xdp) && !program->aux->xdp_has_frags)
+		return XDP_DROP;
+	return bpf_prog_run_xdp(program, xdp);
+}
+
+/* Has the program decide what becomes of a frame. Takes its pages. */
+void scif_net_helper_filter(struct scif_net_napi *napi, struct page *first,
 			    unsigned int len)
 {
 	struct scif_net_private *private = netdev_priv(napi->napi.dev);
@@ -146,12 +226,9 @@ void scif_net_helper_filter(struct scif_net_napi *napi, struct page *page,
 	struct xdp_buff xdp;
 	u32 verdict;
 
-	xdp_init_buff(&xdp, PAGE_SIZE, &napi->rxq);
-	xdp_prepare_buff(&xdp, page_address(page), XDP_PACKET_HEADROOM, len,
-			 true);
+	scif_net_see(napi, &xdp, first, len);
 	program = rcu_dereference_bh(private->program);
-	/* The program may have gone since the frame was copied. */
-	verdict = program ? bpf_prog_run_xdp(program, &xdp) : XDP_PASS;
+	verdict = scif_net_run(program, &xdp);
 	switch (verdict) {
 	case XDP_PASS:
 		scif_net_pass(napi, &xdp);
@@ -228,9 +305,28 @@ int scif_net_xdp_xmit(struct net_device *dev, int count,
 	return sent;
 }
 
-/* Returns the bytes of a frame, which has no parts elsewhere. */
-const u8 *scif_net_helper_bytes(const struct xdp_frame *frame, unsigned int *len)
+unsigned int scif_net_helper_frame_len(const struct xdp_frame *frame)
 {
-	*len = frame->len;
-	return frame->data;
+	return xdp_get_frame_len(frame);
+}
+
+/* Returns a part of a frame, and its length. Returns NULL behind the last part. */
+const u8 *scif_net_helper_frame_part(const struct xdp_frame *frame,
+				     unsigned int index, unsigned int *len)
+{
+	const struct skb_shared_info *others;
+	const skb_frag_t *part;
+
+	if (!index) {
+		*len = frame->len;
+		return frame->data;
+	}
+	if (!xdp_frame_has_frags(frame))
+		return NULL;
+	others = xdp_get_shared_info_from_frame(frame);
+	if (index > others->nr_frags)
+		return NULL;
+	part = &others->frags[index - 1];
+	*len = skb_frag_size(part);
+	return skb_frag_address(part);
 }

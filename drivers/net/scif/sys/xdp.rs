@@ -9,64 +9,81 @@ use super::{
     netdev::Napi, //
 };
 use core::{
-    ptr::NonNull,
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice, //
 };
 use kernel::{
     bindings,
-    page::PAGE_SIZE, //
+    prelude::*, //
 };
 use scif_main::sister::{
     CopyTarget,
-    Received, //
+    Received,
+    Room, //
 };
 
 const META: usize = own::SCIF_NET_META as usize;
 
-/// A frame of the peer, in a page that only this node writes to. The drop frees it.
+/// A frame of the peer, in pages that only this node writes to. The drop frees it.
 ///
 /// # Invariants
 ///
-/// This owns the page, in which a frame of `len` bytes has room behind the headroom.
+/// This owns the first page, and with it the other ones. They have room for `len` bytes.
 pub(crate) struct Packet {
-    page: NonNull<bindings::page>,
+    first: NonNull<bindings::page>,
     len: u32,
 }
 
 impl Packet {
-    /// Copies a frame. `None`: there is no memory, or a program can't see such a frame.
+    /// Copies a frame. `None`: there is no memory, or no program can see such a frame.
     /// Context: NAPI.
     pub(crate) fn copy_of(frame: &Received<'_>) -> Option<Self> {
         let meta: &[u8; META] = frame.meta();
         let meta = own::scif_net_meta { bytes: *meta };
-        let (len, mut address) = (frame.total(), core::ptr::null_mut());
-        // SAFETY: The description and the place for the address are valid.
-        let page = unsafe { own::scif_net_helper_packet(&meta, len, &mut address) };
-        // INVARIANT: The page has just been allocated for so many bytes.
+        let len = frame.total();
+        let mut room = own::scif_net_room {
+            address: ptr::null_mut(),
+            size: 0,
+        };
+        // SAFETY: The description and the place for the room are valid.
+        let first = unsafe { own::scif_net_helper_packet(&meta, len, &mut room) };
+        // INVARIANT: The page has just been allocated. Others are added below.
         let packet = Self {
-            page: NonNull::new(page)?,
+            first: NonNull::new(first)?,
             len,
         };
-        let mut done = 0;
+        let mut rest = len;
         for piece in 0..frame.count() {
-            let size = frame.len(piece);
-            let room = (len as usize).checked_sub(done)?.min(PAGE_SIZE);
-            if size > room {
-                return None;
+            let (mut at, end) = (0, frame.len(piece));
+            while at < end {
+                if room.size == 0 {
+                    // SAFETY: The page is the first one of a frame.
+                    let has_grown = unsafe {
+                        own::scif_net_helper_packet_grow(packet.first.as_ptr(), rest, &mut room)
+                    };
+                    has_grown.then_some(())?;
+                }
+                let size = (room.size as usize).min(end - at);
+                // SAFETY: The room is a part of a page, which only this uses.
+                let target = unsafe { CopyTarget::from_raw(room.address, size) };
+                frame.copy(piece, at, target).ok()?;
+                at += size;
+                room.address = room.address.wrapping_add(size);
+                room.size -= size as u32;
+                rest = rest.checked_sub(size as u32)?;
             }
-            // SAFETY: The page has so much room behind `done` bytes, and only this uses it.
-            let target = unsafe { CopyTarget::from_raw(address.wrapping_add(done), size) };
-            frame.copy(piece, 0, target).ok()?;
-            done += size;
         }
-        (done == len as usize).then_some(packet)
+        (rest == 0).then_some(packet)
     }
 }
 
 impl Drop for Packet {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
-        unsafe { own::scif_net_helper_put_page(self.page.as_ptr()) };
+        unsafe { own::scif_net_helper_packet_free(self.first.as_ptr()) };
     }
 }
 
@@ -90,11 +107,11 @@ impl<'a> Filter<'a> {
 
     /// Has the program decide what becomes of a frame.
     pub(crate) fn decide(&self, packet: Packet) {
-        let (page, len) = (packet.page, packet.len);
+        let (first, len) = (packet.first, packet.len);
         core::mem::forget(packet);
-        // SAFETY: The page is given up, and has a frame of so many bytes; the context is being
+        // SAFETY: The pages are given up, and have a frame of so many bytes; the context is being
         // polled.
-        unsafe { own::scif_net_helper_filter(self.0.raw(), page.as_ptr(), len) };
+        unsafe { own::scif_net_helper_filter(self.0.raw(), first.as_ptr(), len) };
     }
 }
 
@@ -109,7 +126,7 @@ impl Drop for Filter<'_> {
 ///
 /// # Invariants
 ///
-/// The pointer is a frame without parts elsewhere. Its owner changes it only after this value is gone.
+/// The pointer is a frame. Its owner changes it only after this value is gone.
 #[repr(transparent)]
 pub(crate) struct PacketOut(NonNull<own::xdp_frame>);
 
@@ -117,12 +134,39 @@ impl PacketOut {
     /// The description of such a frame, which is one packet with all checksums.
     pub(crate) const META: [u8; META] = [0; META];
 
-    /// Returns the bytes of the frame.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        let mut len = 0;
-        // SAFETY: By the type invariant; the place for the length is valid.
-        let first = unsafe { own::scif_net_helper_bytes(self.0.as_ptr(), &mut len) };
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> u32 {
         // SAFETY: By the type invariant.
-        unsafe { slice::from_raw_parts(first, len as usize) }
+        unsafe { own::scif_net_helper_frame_len(self.0.as_ptr()) }
+    }
+
+    /// Returns the bytes of the frame, part by part.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        (0..).map_while(|index| {
+            let mut len = 0;
+            // SAFETY: By the type invariant; the place for the length is valid.
+            let part = unsafe { own::scif_net_helper_frame_part(self.0.as_ptr(), index, &mut len) };
+            // SAFETY: By the type invariant.
+            (!part.is_null()).then(|| unsafe { slice::from_raw_parts(part, len as usize) })
+        })
+    }
+
+    /// Stores the bytes from an offset on, as many as the room has. EINVAL: there are not so many.
+    pub(crate) fn copy_to(&self, from: u32, room: &Room<'_>) -> Result {
+        let (mut skipped, mut stored) = (from as usize, 0);
+        for part in self.parts() {
+            let Some(bytes) = part.get(skipped..) else {
+                skipped -= part.len();
+                continue;
+            };
+            skipped = 0;
+            let size = bytes.len().min(room.size() - stored);
+            room.store(stored, bytes.get(..size).ok_or(EINVAL)?)?;
+            stored += size;
+            if stored == room.size() {
+                return Ok(());
+            }
+        }
+        Err(EINVAL)
     }
 }
