@@ -20,7 +20,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_mutants;
 
 /// A pair whose nodes have the largest number of DMA engines, without the module.
-const FOUR_ENGINES: Need = Need {
+pub const FOUR_ENGINES: Need = Need {
     dma_channels: 4,
     ..PAIR
 };

@@ -11,6 +11,7 @@ use lab::Process;
 use lab::wait_until;
 
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::need::PAIR;
 use crate::scif;
 use crate::scif_engines;
@@ -33,9 +34,8 @@ fn received(lab: &Lab, client: &Process, count: u64) -> Result<u64> {
     })
 }
 
-/// Sends the file, and meanwhile unbinds and binds the driver of the engine again and again. Returns
-/// how often.
-fn send_file(lab: &Lab) -> Result<usize> {
+/// Starts to send the file from node 0 to node 1. Returns the client and the server.
+fn begin(lab: &Lab) -> Result<[Process; 2]> {
     let server = lab.spawn(
         1,
         [
@@ -51,8 +51,29 @@ fn send_file(lab: &Lab) -> Result<usize> {
     let to = scif_net::address(1);
     let client = lab.spawn(
         0,
-        ["iperf3", "--client", &to, "--time", "600", "--file", FILE],
+        // On one CPU, so that it keeps to one queue.
+        [
+            "taskset", "1", "iperf3", "--client", &to, "--time", "600", "--file", FILE,
+        ],
     )?;
+    Ok([client, server])
+}
+
+/// Waits until the file was sent, and checks that it has arrived.
+fn end(lab: &Lab, [client, server]: [Process; 2]) -> Result<()> {
+    client.wait()?.success()?;
+    server.wait()?;
+    ensure!(
+        digest(lab, 0)? == digest(lab, 1)?,
+        "the file has arrived with other bytes"
+    );
+    Ok(())
+}
+
+/// Sends the file, and meanwhile unbinds and binds the driver of the engine again and again. Returns
+/// how often.
+fn send_file(lab: &Lab) -> Result<usize> {
+    let [client, server] = begin(lab)?;
     let (mut unbound, mut seen) = (0, scif_net::count(lab, 1, "rx_bytes")?);
     while client.is_running() {
         // Much has passed, so that the engine is at work.
@@ -62,12 +83,7 @@ fn send_file(lab: &Lab) -> Result<usize> {
         seen = received(lab, &client, seen)?;
         scif_engines::engine_driver(lab, 0, "bind")?;
     }
-    client.wait()?.success()?;
-    server.wait()?;
-    ensure!(
-        digest(lab, 0)? == digest(lab, 1)?,
-        "the file has arrived with other bytes"
-    );
+    end(lab, [client, server])?;
     Ok(unbound)
 }
 
@@ -97,11 +113,44 @@ fn lost_engine_spoils_no_frame(lab: &Lab) -> Result<()> {
     scif_net::unload(lab)
 }
 
+/// A queue gives its frames to two engines by turns. All bytes arrive in order.
+fn engines_take_turns(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        let parameters = "dma_channels=4 dma_threshold=4096";
+        scif::load_with(lab, node, Loaded::LongHeartbeat, parameters)?;
+        scif_net::load_net(lab, node)?;
+    }
+    (0..2).try_for_each(|node| scif_net::set_up(lab, node))?;
+    lab.shell(0, &format!("head -c 32M /dev/urandom >{FILE}"))?;
+    end(lab, begin(lab)?)?;
+    let counters = scif::counters(lab, 0)?;
+    let bytes = |engine| counters.get(&format!("engine_{engine}_bytes")).copied();
+    let engines: Vec<u64> = (0..).map_while(bytes).collect();
+    let busy = engines.iter().filter(|bytes| **bytes > 8 << 20).count();
+    ensure!(
+        engines.len() == 4 && busy >= 2,
+        "the engines have copied {engines:?} bytes"
+    );
+    for node in 0..2 {
+        lab.shell(node, &format!("rm {FILE}"))?;
+        scif::check_idle(lab, node)?;
+    }
+    scif_net::unload(lab)
+}
+
 /// The tests of this file.
-pub const TESTS: &[Test] = &[Test::new(
-    "scif_net_engines::lost_engine_spoils_no_frame",
-    PAIR,
-    lost_engine_spoils_no_frame,
-)
-.seconds(60)
-.loses_engine()];
+pub const TESTS: &[Test] = &[
+    Test::new(
+        "scif_net_engines::lost_engine_spoils_no_frame",
+        PAIR,
+        lost_engine_spoils_no_frame,
+    )
+    .seconds(60)
+    .loses_engine(),
+    Test::new(
+        "scif_net_engines::engines_take_turns",
+        scif_engines::FOUR_ENGINES,
+        engines_take_turns,
+    )
+    .seconds(30),
+];

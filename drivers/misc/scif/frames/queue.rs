@@ -191,6 +191,10 @@ pub struct Queue {
     pub(super) timer: Mutex<Option<Running<Self>>>,
 }
 
+/// Number of engines that a queue uses at once, if the path has so many. An engine spends a good part of
+/// its time between the pages of a frame, so that one alone does not fill a link.
+pub(super) const MOST_ENGINES: usize = 2;
+
 /// The user of a queue.
 pub(super) struct User {
     pub(super) client: Arc<dyn Client>,
@@ -205,8 +209,9 @@ pub(super) struct Sender {
     pub(super) filled: u32,
     /// The frames from `published` to `filled`, if not all of them have arrived.
     pub(super) pending: Fifo<Pending>,
-    /// The engine that copies frames.
-    pub(super) engine: Option<ChosenEngine>,
+    /// The engines that copy frames, and the place of the next one.
+    pub(super) engines: [Option<ChosenEngine>; MOST_ENGINES],
+    pub(super) turn: usize,
     /// The measured costs of CPU and engine.
     pub(super) costs: CopyCosts,
     pub(super) landed: Landed,
@@ -343,7 +348,7 @@ impl Queue {
             while let Some(pending) = sender.pending.pop() {
                 drop(pending);
             }
-            sender.engine = None;
+            sender.engines = Default::default();
         });
         self.flights.close_and_drain();
         let user = self.user.lock().take();

@@ -15,7 +15,8 @@ use super::{
     },
     queue::{
         Queue,
-        Sender, //
+        Sender,
+        MOST_ENGINES, //
     },
 };
 use crate::{
@@ -112,7 +113,8 @@ impl Sender {
             published: 0,
             filled: 0,
             pending: Fifo::new(slots as usize)?,
-            engine: None,
+            engines: Default::default(),
+            turn: 0,
             costs: CopyCosts::new(),
             landed: Landed::default(),
         })
@@ -159,14 +161,22 @@ impl Sending<'_> {
         is_wanted.then(|| self.engine()).flatten()
     }
 
-    /// Returns an engine that works and is not busy.
+    /// Returns an engine that works and is not busy. The engines of the queue take turns.
     fn engine(&mut self) -> Option<FrameEngine> {
+        (0..MOST_ENGINES).find_map(|_| self.next_engine())
+    }
+
+    /// Returns the engine whose turn it is, if it works and is not busy.
+    fn next_engine(&mut self) -> Option<FrameEngine> {
         let path = self.queue.peer.path();
+        let turn = self.state.turn;
+        self.state.turn = (turn + 1) % MOST_ENGINES;
+        let chosen = self.state.engines.get_mut(turn)?;
         let working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
-        if !self.state.engine.as_ref().is_some_and(working) {
-            self.state.engine = ChosenEngine::among(path.engines());
+        if !chosen.as_ref().is_some_and(working) {
+            *chosen = ChosenEngine::among(path.engines());
         }
-        let place = self.state.engine.as_ref()?.place;
+        let place = chosen.as_ref()?.place;
         let route = path.engine(Some(place))?;
         // A frame begins and ends at any byte, so the engine must not require an alignment.
         let takes_all = route.engine.can_copy(1, 1, 1);
