@@ -48,8 +48,9 @@ use scif_main::sister::{
 /// Bytes of a frame that are copied at first: the headers, or a small frame as a whole.
 const HEADERS: usize = 256;
 
-/// Most frames that a poll takes before it delivers them.
-const BATCH: usize = 64;
+/// Most frames that are taken before they are delivered. Few, as each poll sets up and drops an array of
+/// so many, also if there is no frame.
+const BATCH: usize = 16;
 
 /// Buffers that have to be free before a queue that was stopped goes on. A frame never takes more.
 const ENOUGH: u32 = MOST_BYTES.div_ceil(4096);
@@ -165,7 +166,8 @@ impl Port {
         Ok(())
     }
 
-    /// Copies frames of programs to the peer. Returns how many of them, the first ones, had room.
+    /// Copies frames of programs to the peer. Returns how many of them, the first ones, were sent or
+    /// dropped. There is no room for the others.
     /// Context: bottom halves disabled.
     pub(crate) fn send_packets(&self, frames: &[PacketOut]) -> usize {
         let tx = self.tx.lock();
@@ -175,13 +177,14 @@ impl Port {
         let mut sent = 0;
         for frame in frames {
             let len = frame.len();
-            let put = sending.put(len, &PacketOut::META, |from, room| {
+            match sending.put(len, &PacketOut::META, |from, room| {
                 frame.copy_to(from, room)
-            });
-            if put.is_err() {
-                break;
+            }) {
+                Ok(()) => self.sent.add(1, len),
+                // A program has made it longer than any frame.
+                Err(EMSGSIZE) => self.sent.drop_one(),
+                Err(_) => break,
             }
-            self.sent.add(1, len);
             sent += 1;
         }
         sent
@@ -219,31 +222,20 @@ impl Port {
         let Some(napi) = self.napi.as_ref() else {
             return 0;
         };
-        let mut frames = [const { None }; BATCH];
-        let (mut done, most) = (0, budget.min(BATCH));
-        let is_filtered = Filter::is_wanted(napi);
         let has_to_publish = self.has_aloft.load(Relaxed) && self.publish(device, number);
-        self.receiving(|receiving| {
-            for place in frames.iter_mut().take(most) {
-                match receiving.take_next() {
-                    Ok(Some(frame)) => *place = self.take(napi, device, frame, is_filtered),
-                    Ok(None) | Err(_) => break,
-                }
-                done += 1;
-            }
-        });
-        let filter = Filter::new(napi);
-        for frame in frames.into_iter().flatten() {
-            match frame {
-                Taken::Frame(frame) => frame.deliver(napi),
-                Taken::Packet(packet) => filter.decide(packet),
+        let mut done = 0;
+        while done < budget {
+            let most = BATCH.min(budget - done);
+            let taken = self.deliver_some(napi, device, most);
+            done += taken;
+            if taken < most {
+                break;
             }
         }
-        drop(filter);
         if device.is_stopped(number) && self.may_go_on() {
             device.wake(number);
         }
-        if done == most || has_to_publish {
+        if done == budget || has_to_publish {
             // More frames may be there. A budget of 0 is for the sender alone.
             return budget;
         }
@@ -265,6 +257,35 @@ impl Port {
             }
         }
         done
+    }
+
+    /// Takes frames of the peer, at most `most`, and delivers them. Returns their number.
+    /// Context: NAPI.
+    fn deliver_some(&self, napi: &Napi, device: &NetDev, most: usize) -> usize {
+        let mut frames = [const { None }; BATCH];
+        let mut taken = 0;
+        let is_filtered = Filter::is_wanted(napi);
+        self.receiving(|receiving| {
+            for place in frames.iter_mut().take(most) {
+                match receiving.take_next() {
+                    Ok(Some(frame)) => *place = self.take(napi, device, frame, is_filtered),
+                    Ok(None) | Err(_) => break,
+                }
+                taken += 1;
+            }
+        });
+        let mut filter = None;
+        for frame in frames.into_iter().take(taken).flatten() {
+            match frame {
+                Taken::Frame(frame) => frame.deliver(napi),
+                Taken::Packet(packet) => {
+                    filter
+                        .get_or_insert_with(|| Filter::new(napi))
+                        .decide(packet);
+                }
+            }
+        }
+        taken
     }
 
     fn receiving(&self, call: impl FnOnce(&mut Receiving<'_>)) {
