@@ -135,7 +135,9 @@ pub(crate) struct Link {
     pub(super) inner: Mutex<Inner>,
     /// Whether the peer has said that it uses the rings no more, or is lost.
     is_released: Atomic<bool>,
-    /// Woken when that is so.
+    /// Whether the client leaves.
+    is_leaving: Atomic<bool>,
+    /// Woken when one of these is so.
     #[pin]
     released: WaitQueue,
     /// Queue of the item that joins the rings anew.
@@ -195,9 +197,10 @@ const REJOIN: u64 = 1000;
 /// node allocations, and the lock of all network devices.
 const JOINS: u64 = 64;
 
-/// Milliseconds until one more such message is allowed. If both nodes join as often as they may, there
-/// are three for each [`REJOIN`].
-const JOIN: u64 = REJOIN / 5;
+/// Milliseconds until one more such message is allowed. If both nodes join anew as often as they may, a
+/// node gets three for each [`REJOIN`]: an offer for its own, and a withdrawal and an offer of the peer.
+/// A peer may load its driver again and again, too.
+const JOIN: u64 = REJOIN / 20;
 
 /// Time after which a peer that does not release the rings counts as lost.
 const RELEASE: Delta = Delta::from_secs(30);
@@ -266,7 +269,7 @@ impl Inner {
     pub(super) fn offer(&mut self, peer: &Arc<Peer>, queues: u32) -> Result {
         if matches!(self.state, State::Idle) {
             let prepared = self.prepare(peer, queues)?;
-            self.make(peer, prepared);
+            self.send_offer(peer, prepared);
         }
         Ok(())
     }
@@ -290,12 +293,23 @@ impl Inner {
         Ok(Prepared { rings, reservation })
     }
 
-    /// Makes an offer to the peer. None was made.
-    fn make(&mut self, peer: &Arc<Peer>, prepared: Prepared) {
+    /// Sends an offer to the peer. The state is `Idle`.
+    fn send_offer(&mut self, peer: &Arc<Peer>, prepared: Prepared) {
         let Prepared { rings, reservation } = prepared;
         let offer = rings.offer();
         self.state = State::Offered(rings);
         peer.send(reservation, &offer);
+    }
+
+    /// Returns whether the slots of these rings are closer to the wanted number than the present ones.
+    fn gets_closer(&self, rings: &Rings) -> bool {
+        let State::Joined(present) = &self.state else {
+            return true;
+        };
+        let (slots, before) = (rings.offered.slots(), present.offered.slots());
+        rings
+            .wanted
+            .is_none_or(|wanted| wanted <= before || slots > before)
     }
 
     /// Ends the use of the rings. Returns the rings, to which the peer may still write.
@@ -356,6 +370,7 @@ impl Link {
                 queues,
                 inner <- new_mutex!(inner, "frames::Link::inner"),
                 is_released: Atomic::new(false),
+                is_leaving: Atomic::new(false),
                 released <- new_wait_queue!("scif::frames::Link::released"),
                 joins <- PeerQueue::new(joins),
                 budget: Budget::new(JOINS, JOIN),
@@ -456,19 +471,22 @@ impl Link {
     /// for another one, the rings stay as they are.
     /// Context: may sleep, waits for the peer.
     fn rejoin(&self, reservation: Reservation) {
-        self.await_turn();
-        let mut inner = self.inner.lock();
-        let State::Joined(_) = inner.state else {
-            return;
-        };
-        inner.rejoins_at = self.now().saturating_add(REJOIN);
-        if self.peer.is_over() {
+        if !self.is_to_rejoin(&self.inner.lock()) {
             return;
         }
+        self.await_turn();
+        let mut inner = self.inner.lock();
+        if !self.is_to_rejoin(&inner) {
+            return;
+        }
+        inner.rejoins_at = self.now().saturating_add(REJOIN);
         let prepared = match inner.prepare(&self.peer, self.queues) {
             Ok(prepared) => prepared,
             Err(error) => return no_other_rings(&self.peer, error),
         };
+        if !inner.gets_closer(&prepared.rings) {
+            return no_other_rings(&self.peer, ENOMEM);
+        }
         let Some(rings) = inner.leave(State::Idle) else {
             return;
         };
@@ -480,16 +498,31 @@ impl Link {
         if kept.is_some() {
             inner.kept = kept;
         } else if inner.client.is_some() && matches!(inner.state, State::Idle) {
-            inner.make(&self.peer, prepared);
+            inner.send_offer(&self.peer, prepared);
         }
     }
 
-    /// Waits until this node may join the rings anew, or the peer is lost.
+    /// Returns whether the rings are joined, and the client wants others.
+    fn is_to_rejoin(&self, inner: &Inner) -> bool {
+        let State::Joined(rings) = &inner.state else {
+            return false;
+        };
+        let wanted = inner.client.as_ref().and_then(|client| client.slots());
+        let is_refused = wanted.is_some() && wanted == inner.refused;
+        (wanted != rings.wanted || is_refused) && !self.is_over()
+    }
+
+    /// Returns whether the peer is lost, or the driver goes.
+    fn is_over(&self) -> bool {
+        self.peer.is_over() || self.is_leaving.load(Acquire)
+    }
+
+    /// Waits until this node may join the rings anew, or has no reason to any more.
     /// Context: may sleep, up to [`REJOIN`].
     fn await_turn(&self) {
         let rejoins_at = self.inner.lock().rejoins_at;
         let rest = rejoins_at.saturating_sub(self.now()).min(REJOIN);
-        let is_over = || self.peer.is_over().then_some(());
+        let is_over = || self.is_over().then_some(());
         let rest = Delta::from_millis(rest as i64);
         let _is_over = self.released.wait_uninterruptible_timeout(rest, is_over);
     }
@@ -498,6 +531,8 @@ impl Link {
     /// the rings, to which the peer may still write.
     /// Context: may sleep, waits for an item that joins the rings anew.
     fn leave_client(&self) -> Option<Rings> {
+        self.is_leaving.store(true, Release);
+        self.released.wake_all();
         self.joins.end();
         let (rings, client) = {
             let mut inner = self.inner.lock();

@@ -209,8 +209,9 @@ pub(super) struct Sender {
     pub(super) filled: u32,
     /// The frames from `published` to `filled`, if not all of them have arrived.
     pub(super) pending: Fifo<Pending>,
-    /// The engines that copy frames, and the place of the next one.
+    /// The engines that copy frames by turns, each at most once.
     pub(super) engines: [Option<ChosenEngine>; MOST_ENGINES],
+    /// Index of the next one.
     pub(super) turn: usize,
     /// The measured costs of CPU and engine.
     pub(super) costs: CopyCosts,

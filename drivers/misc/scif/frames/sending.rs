@@ -18,6 +18,7 @@ use super::{
         Sender,
         MOST_ENGINES, //
     },
+    receiving::MOST_BYTES,
 };
 use crate::{
     logic::{
@@ -171,10 +172,12 @@ impl Sending<'_> {
         let path = self.queue.peer.path();
         let turn = self.state.turn;
         self.state.turn = (turn + 1) % MOST_ENGINES;
+        let others = self.state.engines.each_ref();
+        let others = others.map(|chosen| chosen.as_ref().map_or(usize::MAX, |chosen| chosen.place));
         let chosen = self.state.engines.get_mut(turn)?;
         let working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
         if !chosen.as_ref().is_some_and(working) {
-            *chosen = ChosenEngine::among(path.engines());
+            *chosen = ChosenEngine::among(path.engines(), &others);
         }
         let place = chosen.as_ref()?.place;
         let route = path.engine(Some(place))?;
@@ -188,6 +191,7 @@ impl Sending<'_> {
     ///
     /// # Errors
     ///
+    /// - EMSGSIZE: the frame is longer than [`MOST_BYTES`].
     /// - EAGAIN: there is no room.
     /// - Errors of `fill`: the frame is not sent.
     /// - The peer breaks the rules, which ends the session.
@@ -245,6 +249,10 @@ impl Sending<'_> {
     }
 
     fn place_for(&self, total: u32) -> Result<Place> {
+        if total > MOST_BYTES {
+            // The peer would end the session.
+            return Err(EMSGSIZE);
+        }
         if total == 0 || self.buffers_of(total) > self.room()? {
             return Err(EAGAIN);
         }

@@ -347,6 +347,24 @@ mod cases {
     }
 
     #[test]
+    fn wishes_that_were_replaced_do_not_join_the_rings() -> Result {
+        let bed = Bed::new()?;
+        let link = bed.service.links.iter().next().ok_or(ENODEV)?;
+        let before = bed.record.ups.load(Relaxed);
+        for wanted in [32, 64].iter().cycle().take(60) {
+            bed.record.slots.store(*wanted, Relaxed);
+            link.rejoin_later()?;
+        }
+        bed.record.wait(&bed.record.ups, before + 1)?;
+        drop(link);
+        let record = bed.record.clone();
+        // Waits for the items, which do nothing any more.
+        bed.end()?;
+        assert!(record.ups.load(Relaxed) < before + 10);
+        Ok(())
+    }
+
+    #[test]
     fn peer_that_joins_again_and_again_breaks_the_rules() -> Result {
         let bed = Bed::new()?;
         let link = bed.service.links.iter().next().ok_or(ENODEV)?;
@@ -361,6 +379,7 @@ mod cases {
         let bed = Bed::new()?;
         let queue = bed.queue(0)?;
         assert_eq!(send(&queue, 0, 0), Err(EAGAIN));
+        assert_eq!(send(&queue, 0, MOST_BYTES + 1), Err(EMSGSIZE));
         let mut sent = 0;
         while send(&queue, 7, MOST_BYTES).is_ok() {
             sent += 1;

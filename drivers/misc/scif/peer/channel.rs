@@ -258,7 +258,7 @@ impl Channel {
             // Callers that ask at the same time get the same engine.
             let _choosing = self.choosing.lock();
             if self.engine.as_ref().is_none() {
-                let chosen = ChosenEngine::among(self.path().engines())?;
+                let chosen = ChosenEngine::among(self.path().engines(), &[])?;
                 self.engine.populate(chosen);
             }
         }

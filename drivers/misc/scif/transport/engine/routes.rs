@@ -4,7 +4,8 @@
 //!
 //! A path starts with the engines that exist, and others may be added later. No engine is removed
 //! before the path is dropped. A user names an engine by its place, which never changes, and asks
-//! the engine whether it has stopped. The view of an engine that has stopped is unmapped.
+//! the engine whether it has stopped. The view of an engine that has stopped is
+//! unmapped a little later.
 //!
 //! A channel uses the working engine that copies for the fewest channels.
 //!
@@ -120,12 +121,14 @@ pub(crate) struct ChosenEngine {
 }
 
 impl ChosenEngine {
-    /// Chooses the working engine with the fewest users. Returns `None` if no engine works.
+    /// Chooses the working engine with the fewest users, but none at a place of `but`. Returns `None` if
+    /// there is none.
     /// Context: any.
-    pub(crate) fn among(routes: &Routes) -> Option<Self> {
+    pub(crate) fn among(routes: &Routes, but: &[usize]) -> Option<Self> {
         loop {
             let routes = routes.iter().enumerate();
-            let working = routes.filter(|(_, route)| !route.engine.has_stopped());
+            let working =
+                routes.filter(|(place, route)| !route.engine.has_stopped() && !but.contains(place));
             let counted = working.map(|found| (found.1.engine.users.load(Relaxed), found));
             let (users, (place, route)) = counted.min_by_key(|(users, _)| *users)?;
             let counter = &route.engine.users;
