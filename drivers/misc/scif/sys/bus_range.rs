@@ -13,6 +13,7 @@ use super::{
         MappedRun,
         DEVICE_MEMORY, //
     },
+    dmaengine::Channel,
     reached::IoMapping,
     shared_memory::{
         MemoryUser,
@@ -194,9 +195,11 @@ impl EngineMemory {
     }
 }
 
-/// The memory of a peer that mappings of this node show from a base on, for an engine.
+/// The memory of a peer that mappings of this node show from a base on, for the channel of an engine.
 pub(crate) struct MappedView {
     device: ARef<Device>,
+    /// The [`Channel::id`], which a later channel may have, too.
+    pub(super) channel: usize,
     runs: KVec<MappedRun>,
     /// Borders between runs, counted from the base.
     seams: Seams,
@@ -204,14 +207,16 @@ pub(crate) struct MappedView {
 }
 
 impl MappedView {
-    /// Maps the memory that the parts show, for the engine of this device.
+    /// Maps the memory that the parts show, for the device of this channel. Copies of other channels
+    /// do not use the view.
     /// Context: may sleep.
     pub(crate) fn new(
-        device: &ARef<Device>,
+        channel: &Channel,
         parts: &[IoMapping],
         seams: Seams,
         base: u64,
     ) -> Result<Self> {
+        let device = &channel.device;
         let mut runs = KVec::with_capacity(parts.len(), GFP_KERNEL)?;
         for part in parts {
             // SAFETY: Memory of a device is not freed, and is no Rust memory.
@@ -220,6 +225,7 @@ impl MappedView {
         }
         Ok(Self {
             device: device.clone(),
+            channel: channel.id(),
             runs,
             seams,
             base,

@@ -241,7 +241,7 @@ impl Channel {
     }
 
     /// Returns a number that no other channel has while this one exists.
-    fn id(&self) -> usize {
+    pub(super) fn id(&self) -> usize {
         core::ptr::from_ref(&*self.inner).addr()
     }
 
@@ -252,11 +252,10 @@ impl Channel {
         self.inner.is_stopped.load(Acquire)
     }
 
-    /// Unmaps the view of a peer's memory that only copies of this channel use. Does nothing if the
-    /// channel is not stopped.
+    /// Unmaps the view of a peer's memory that was made for this channel, if the channel is stopped.
     /// Context: may sleep.
     pub(crate) fn unmap_if_stopped(&self, view: &MappedView) {
-        if self.is_stopped() {
+        if self.is_stopped() && view.channel == self.id() {
             view.unmap_unused();
         }
     }

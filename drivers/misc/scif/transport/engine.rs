@@ -557,7 +557,7 @@ impl EngineRoute {
         readable: u64,
     ) -> Result<Self> {
         let this = Self {
-            view: MappedView::new(&engine.channel.device, parts, seams, base)?,
+            view: MappedView::new(&engine.channel, parts, seams, base)?,
             engine: engine.clone(),
             readable,
         };

@@ -94,7 +94,8 @@ void scif_net_xdp_end(struct scif_net_napi *napi)
 
 /* Frames of the peer */
 
-static struct skb_shared_info *scif_net_other_pages(struct page *first)
+/* Returns the description of the other pages of a frame. */
+static struct skb_shared_info *scif_net_frags(struct page *first)
 {
 	u8 *end = (u8 *)page_address(first) + PAGE_SIZE;
 
@@ -108,7 +109,7 @@ static struct skb_shared_info *scif_net_other_pages(struct page *first)
 struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
 				    unsigned int len, struct scif_net_room *room)
 {
-	struct skb_shared_info *others;
+	struct skb_shared_info *frags;
 	struct page *page;
 
 	if (len < ETH_HLEN || !scif_net_is_packet(meta))
@@ -116,9 +117,9 @@ struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
 	page = dev_alloc_page();
 	if (!page)
 		return NULL;
-	others = scif_net_other_pages(page);
-	others->nr_frags = 0;
-	others->xdp_frags_size = 0;
+	frags = scif_net_frags(page);
+	frags->nr_frags = 0;
+	frags->xdp_frags_size = 0;
 	room->address = (u8 *)page_address(page) + XDP_PACKET_HEADROOM;
 	room->size = min_t(unsigned int, len, SCIF_NET_FIRST_PAGE);
 	return page;
@@ -131,47 +132,48 @@ struct page *scif_net_helper_packet(const struct scif_net_meta *meta,
 bool scif_net_helper_packet_grow(struct page *first, unsigned int len,
 				 struct scif_net_room *room)
 {
-	struct skb_shared_info *others = scif_net_other_pages(first);
+	struct skb_shared_info *frags = scif_net_frags(first);
 	struct page *page;
 
-	if (!len || others->nr_frags == MAX_SKB_FRAGS)
+	if (!len || frags->nr_frags == MAX_SKB_FRAGS)
 		return false;
 	page = dev_alloc_page();
 	if (!page)
 		return false;
 	room->address = page_address(page);
 	room->size = min_t(unsigned int, len, PAGE_SIZE);
-	skb_frag_fill_page_desc(&others->frags[others->nr_frags++], page, 0,
+	skb_frag_fill_page_desc(&frags->frags[frags->nr_frags++], page, 0,
 				room->size);
-	others->xdp_frags_size += room->size;
+	frags->xdp_frags_size += room->size;
 	return true;
 }
 
 void scif_net_helper_packet_free(struct page *first)
 {
-	struct skb_shared_info *others = scif_net_other_pages(first);
+	struct skb_shared_info *frags = scif_net_frags(first);
 
-	while (others->nr_frags)
-		put_page(skb_frag_page(&others->frags[--others->nr_frags]));
+	while (frags->nr_frags)
+		put_page(skb_frag_page(&frags->frags[--frags->nr_frags]));
 	put_page(first);
 }
 
-/* Makes what a program sees of a frame. */
-static void scif_net_see(struct scif_net_napi *napi, struct xdp_buff *xdp,
-			 struct page *first, unsigned int len)
+/* Describes a frame for a program. */
+static void scif_net_make_buff(struct scif_net_napi *napi,
+			       struct xdp_buff *xdp,
+			       struct page *first, unsigned int len)
 {
-	struct skb_shared_info *others = scif_net_other_pages(first);
+	struct skb_shared_info *frags = scif_net_frags(first);
 	unsigned int i;
 
 	xdp_init_buff(xdp, PAGE_SIZE, &napi->rxq);
 	xdp_prepare_buff(xdp, page_address(first), XDP_PACKET_HEADROOM,
-			 len - others->xdp_frags_size, true);
-	if (!others->nr_frags)
+			 len - frags->xdp_frags_size, true);
+	if (!frags->nr_frags)
 		return;
 	xdp_buff_set_frags_flag(xdp);
-	others->xdp_frags_truesize = others->nr_frags * PAGE_SIZE;
-	for (i = 0; i < others->nr_frags; i++) {
-		if (page_is_pfmemalloc(skb_frag_page(&others->frags[i])))
+	frags->xdp_frags_truesize = frags->nr_frags * PAGE_SIZE;
+	for (i = 0; i < frags->nr_frags; i++) {
+		if (page_is_pfmemalloc(skb_frag_page(&frags->frags[i])))
 			xdp_buff_set_frag_pfmemalloc(xdp);
 	}
 }
@@ -226,7 +228,7 @@ void scif_net_helper_filter(struct scif_net_napi *napi, struct page *first,
 	struct xdp_buff xdp;
 	u32 verdict;
 
-	scif_net_see(napi, &xdp, first, len);
+	scif_net_make_buff(napi, &xdp, first, len);
 	program = rcu_dereference_bh(private->program);
 	verdict = scif_net_run(program, &xdp);
 	switch (verdict) {
@@ -314,7 +316,7 @@ unsigned int scif_net_helper_frame_len(const struct xdp_frame *frame)
 const u8 *scif_net_helper_frame_part(const struct xdp_frame *frame,
 				     unsigned int index, unsigned int *len)
 {
-	const struct skb_shared_info *others;
+	const struct skb_shared_info *frags;
 	const skb_frag_t *part;
 
 	if (!index) {
@@ -323,10 +325,10 @@ const u8 *scif_net_helper_frame_part(const struct xdp_frame *frame,
 	}
 	if (!xdp_frame_has_frags(frame))
 		return NULL;
-	others = xdp_get_shared_info_from_frame(frame);
-	if (index > others->nr_frags)
+	frags = xdp_get_shared_info_from_frame(frame);
+	if (index > frags->nr_frags)
 		return NULL;
-	part = &others->frags[index - 1];
+	part = &frags->frags[index - 1];
 	*len = skb_frag_size(part);
 	return skb_frag_address(part);
 }

@@ -31,7 +31,7 @@ const META: usize = own::SCIF_NET_META as usize;
 ///
 /// # Invariants
 ///
-/// This owns the first page, and with it the other ones. They have room for `len` bytes.
+/// This owns the first page, and with it the other ones. Once made, they have `len` bytes.
 pub(crate) struct Packet {
     first: NonNull<bindings::page>,
     len: u32,

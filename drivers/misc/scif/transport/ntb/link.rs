@@ -329,13 +329,14 @@ impl NtbLink {
         }
     }
 
-    /// Adds engines that have come since the session began.
+    /// Adds engines that have come since the session began, and unmaps the peer's memory from those
+    /// that have stopped.
     fn look_for_engines(&self, inner: &Inner) {
-        if let Some(up) = inner
-            .up
-            .as_ref()
-            .filter(|_| self.context.engines.are_missing())
-        {
+        let Some(up) = &inner.up else {
+            return;
+        };
+        up.path.unmap_stopped_engines();
+        if self.context.engines.are_missing() {
             up.path.add_engines(&self.context.engines, &self.name);
         }
     }

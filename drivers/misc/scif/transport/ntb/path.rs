@@ -217,11 +217,15 @@ impl NtbPath {
         })
     }
 
-    /// Adds engines that appeared after the path was created, and unmaps the peer's memory from
-    /// engines that have stopped.
+    /// Unmaps the peer's memory from engines that have stopped.
+    /// Context: may sleep.
+    pub(super) fn unmap_stopped_engines(&self) {
+        self.routes.unmap_stopped();
+    }
+
+    /// Adds engines that appeared after the path was created.
     /// Context: may sleep.
     pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
-        self.routes.unmap_stopped();
         engines.for_each_working(|engine| {
             if self.add_engine(engine) && self.link.may_log() {
                 pr_info!(
