@@ -125,10 +125,12 @@ fn engines_take_turns(lab: &Lab) -> Result<()> {
     end(lab, begin(lab)?)?;
     let counters = scif::counters(lab, 0)?;
     let bytes = |engine| counters.get(&format!("engine_{engine}_bytes")).copied();
-    let engines: Vec<u64> = (0..).map_while(bytes).collect();
-    let busy = engines.iter().filter(|bytes| **bytes > 8 << 20).count();
+    let mut engines: Vec<u64> = (0..).map_while(bytes).collect();
+    engines.sort_unstable();
+    // Engines that are busy leave frames to the CPU. With one engine for the queue, the second would
+    // have copied next to nothing.
     ensure!(
-        engines.len() == 4 && busy >= 2,
+        matches!(engines[..], [_, _, second, first] if first > 1 << 20 && second > first / 2),
         "the engines have copied {engines:?} bytes"
     );
     for node in 0..2 {
