@@ -6,7 +6,8 @@
 //! understand. The sender's CPU or engine stores a frame in buffers of the receiver, where the
 //! receiver's user finds it.
 //!
-//! - `frames/link.rs`: how the rings with a peer are joined, and how that ends
+//! - `frames/link.rs`: how the rings with a peer are joined, and how that ends;
+//!   `frames/rings.rs`: how large they are
 //! - `frames/queue.rs`: a queue with a peer, which borrows itself for
 //!   `frames/sending.rs` and `frames/receiving.rs`
 //! - `frames/flight.rs`: frames that an engine copies
@@ -27,6 +28,7 @@ mod growth;
 mod link;
 mod queue;
 mod receiving;
+mod rings;
 mod sending;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;

@@ -16,11 +16,9 @@
 //! `Link::joins` is ended before that, outside `Link::inner`: its item waits for the peer.
 
 use super::{
-    buffers::Buffers,
-    queue::{
-        self,
-        Queue,
-        User, //
+    rings::{
+        Rings,
+        SLOTS, //
     },
     Client, //
 };
@@ -35,35 +33,23 @@ use crate::{
             BlockOffer,
             FrameMessage, //
         },
-        frame_ring::{
-            Geometry,
-            FEWEST_SLOTS,
-            MOST_SLOTS, //
-        },
     },
     peer::{
         control::Reservation,
-        doorbells::Subscription,
         service::Violation,
         Peer, //
     },
     sync::work_queues::PeerQueue,
     sys::{
-        shared_memory::{
-            Payer,
-            SharedMemory, //
-        },
         wait::{
             new_wait_queue,
             WaitQueue, //
         },
         workqueue::Queue as WorkQueue, //
     },
-    transport::path::Path, //
 };
 use kernel::{
     new_mutex,
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -80,25 +66,6 @@ use kernel::{
         Monotonic, //
     }, //
 };
-
-/// The peer's block.
-#[derive(Clone, Copy)]
-pub(super) struct Remote {
-    pub(super) address: u64,
-    /// The common geometry, with the size of the peer's buffers.
-    pub(super) geometry: Geometry,
-}
-
-/// The rings that this node has offered.
-pub(super) struct Rings {
-    // Dropped before the queues.
-    subscriptions: KVec<Subscription>,
-    queues: KVec<Arc<Queue>>,
-    block: Arc<SharedMemory>,
-    offered: Geometry,
-    /// The number of slots that the client wanted when they were offered.
-    wanted: Option<u32>,
-}
 
 /// An offer that can't fail any more.
 struct Prepared {
@@ -148,48 +115,6 @@ pub(crate) struct Link {
     since: Instant<Monotonic>,
 }
 
-/// Number of slots of a ring, and of its buffers, where the peer reaches all memory.
-pub(super) const SLOTS: u32 = 256;
-
-/// Bytes that the buffers for one peer take at most, unless the client wants another number of slots.
-const MOST_MEMORY: u64 = 4 << 20;
-
-/// Where the peer reaches little memory, buffers take at most one part in so many of the memory for
-/// rings.
-const PART: u64 = 4;
-
-/// Returns how many queues to offer, and how many slots each has, if there may be `queues`, and the
-/// client wants `slots`.
-fn size_for(path: &dyn Path, queues: u32, slots: Option<u32>) -> (u32, u32) {
-    let bytes = |queues: u32, slots: u32| u64::from(queues) * u64::from(slots) * PAGE_SIZE as u64;
-    let room = path.limits().rings.map_or(u64::MAX, |bytes| bytes / PART);
-    let usual = room.min(MOST_MEMORY);
-    let (mut queues, mut size) = (queues, SLOTS);
-    while bytes(queues, size) > usual && (queues > 1 || size > FEWEST_SLOTS) {
-        // Few queues with many slots are worth less than the reverse, down to a frame or two.
-        match size > 2 * FEWEST_SLOTS || queues == 1 {
-            true => size /= 2,
-            false => queues /= 2,
-        }
-    }
-    // The client's wish changes the slots alone.
-    let Some(slots) = slots else {
-        return (queues, size);
-    };
-    size = slots.clamp(FEWEST_SLOTS, MOST_SLOTS).next_power_of_two();
-    while bytes(queues, size) > room && size > FEWEST_SLOTS {
-        size /= 2;
-    }
-    (queues, size)
-}
-
-/// Returns how many buffers each of `queues` queues may have while users hold many.
-fn most_buffers(path: &dyn Path, queues: u32) -> usize {
-    let each = |bytes: u64| bytes / PART / u64::from(queues) / PAGE_SIZE as u64;
-    let most = path.limits().rings.map(each);
-    most.map_or(usize::MAX, |most| most as usize)
-}
-
 /// Milliseconds between two times that this node joins the rings anew, at least.
 const REJOIN: u64 = 1000;
 
@@ -204,64 +129,6 @@ const JOIN: u64 = REJOIN / 20;
 
 /// Time after which a peer that does not release the rings counts as lost.
 const RELEASE: Delta = Delta::from_secs(30);
-
-impl Rings {
-    /// Makes a block to offer.
-    /// Context: may sleep.
-    fn new(peer: &Peer, queues: u32, slots: Option<u32>) -> Result<Self> {
-        let buffer = u32::try_from(PAGE_SIZE)?;
-        let (queues, slots) = size_for(peer.path(), queues, slots);
-        let offered = Geometry::new(queues, slots, buffer).ok_or(EINVAL)?;
-        let block = peer.path().share(offered.size(), Payer::None)?;
-        Ok(Self {
-            subscriptions: KVec::new(),
-            queues: KVec::new(),
-            block: Arc::new(block, GFP_KERNEL)?,
-            offered,
-            wanted: None,
-        })
-    }
-
-    fn offer(&self) -> FrameMessage {
-        FrameMessage::Offer {
-            offer: BlockOffer {
-                address: self.block.bus_address(),
-                queues: self.offered.queues(),
-                slots: self.offered.slots(),
-                buffer: self.offered.buffer(),
-            },
-        }
-    }
-
-    /// Makes the queues, once the peer's offer has come.
-    /// Context: may sleep.
-    fn join(&mut self, link: &Arc<Link>, client: &Arc<dyn Client>, offer: &BlockOffer) -> Result {
-        let peer = &link.peer;
-        let queues = self.offered.queues().min(offer.queues);
-        let slots = self.offered.slots().min(offer.slots);
-        let common = |buffer| Geometry::new(queues, slots, buffer).ok_or(EINVAL);
-        let own = common(self.offered.buffer())?;
-        let remote = Remote {
-            address: offer.address,
-            geometry: common(offer.buffer)?,
-        };
-        let path = peer.path();
-        path.reach(remote.address, remote.geometry.size() as u64)?;
-        for number in 0..queues {
-            let buffers = Buffers::new(path, slots, most_buffers(path, queues))?;
-            let user = User {
-                client: client.clone(),
-                link: link.clone(),
-            };
-            let queue = Queue::new(peer, number, &self.block, (own, remote), buffers, user)?;
-            self.queues.push(queue.clone(), GFP_KERNEL)?;
-            let id = queue::channel(number);
-            let subscription = Subscription::to_channel(&peer.doorbells, id, queue)?;
-            self.subscriptions.push(subscription, GFP_KERNEL)?;
-        }
-        Ok(())
-    }
-}
 
 impl Inner {
     /// Makes an offer to the peer, if none was made.

@@ -22,11 +22,9 @@ use super::{
     buffers::Buffers,
     fifo::Fifo,
     flight::Place,
-    link::{
-        Link,
-        Remote, //
-    },
+    link::Link,
     receiving::Receiving,
+    rings::Remote,
     sending::{
         Landed,
         Pending,

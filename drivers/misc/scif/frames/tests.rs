@@ -6,7 +6,7 @@
 
 use super::{
     buffers::Buffers,
-    link::SLOTS,
+    rings::SLOTS,
     *, //
 };
 use crate::{
