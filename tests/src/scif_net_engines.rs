@@ -154,5 +154,6 @@ pub const TESTS: &[Test] = &[
         scif_engines::FOUR_ENGINES,
         engines_take_turns,
     )
-    .seconds(30),
+    .seconds(30)
+    .by_name(),
 ];

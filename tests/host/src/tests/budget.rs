@@ -13,5 +13,4 @@ fn budget_has_a_burst_and_then_one_event_per_period() {
     assert!(budget.take(13, 1) && !budget.take(13, 1));
     assert!(!budget.take(32, 2) && budget.take(33, 2));
     assert!(budget.take(1000, 4) && !budget.take(1000, 1));
-    assert!(!Budget::new(1, u64::MAX).take(u64::MAX, 2));
 }
