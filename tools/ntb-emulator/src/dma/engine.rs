@@ -128,22 +128,27 @@ impl<B: Bus> Engine<B> {
     }
 
     fn work_on(&self, registers: MutexGuard<'_, Registers>, begun: Result<Option<Slot>, bool>) {
-        drop(registers);
-        let interrupt = match begun {
-            Ok(None) => return,
+        match begun {
+            Ok(None) => {}
             Ok(Some(slot)) => {
+                drop(registers);
                 let end = self.descriptor(slot);
                 let mut registers = self.registers.lock();
                 let interrupt = registers.finish(end);
+                self.raise_if(interrupt, &registers);
                 self.abort.store(false, Relaxed);
                 self.idle.notify_all();
-                interrupt
             }
             Err(interrupt) => {
                 Counters::count(&self.counters.dma_errors);
-                interrupt
+                self.raise_if(interrupt, &registers);
             }
-        };
+        }
+    }
+
+    /// Interrupts the guest. The registers are locked, and a reset takes their lock: so no interrupt for
+    /// a guest that has gone reaches the next one.
+    fn raise_if(&self, interrupt: bool, _registers: &MutexGuard<'_, Registers>) {
         if interrupt {
             self.interrupts.raise(0);
         }
