@@ -67,7 +67,7 @@ pub struct Test {
     pub leaves: Leaves,
     /// Whether nodes disappear while others copy from and to them, so that engines fail.
     pub loses_nodes: bool,
-    /// The only kernel on which the test runs, if the test does not run on all.
+    /// The only kernels on which the test runs. Empty: it runs on all.
     pub only: &'static [Flavour],
     /// Whether the test runs only if a filter names it.
     pub by_name: bool,
@@ -139,15 +139,13 @@ impl Test {
     }
 
     /// Says that the test is about Debian's kernel, and does not run on others.
-    pub const fn on_stock(mut self) -> Test {
-        self.only = &[Flavour::Stock];
-        self
+    pub const fn on_stock(self) -> Test {
+        self.only_on(&[Flavour::Stock])
     }
 
     /// Says that the test needs the checks of the debug kernel, and does not run on others.
-    pub const fn on_debug(mut self) -> Test {
-        self.only = &[Flavour::Debug];
-        self
+    pub const fn on_debug(self) -> Test {
+        self.only_on(&[Flavour::Debug])
     }
 
     /// Says that the test needs what only these kernels have, and does not run on others.

@@ -15,8 +15,7 @@ use crate::scif_net_judges;
 /// Prepares node 0: one connection for all calls of ssh, as a new one takes longer than some tests wait;
 /// and an ethtool that shows channels as JSON, which Debian's does not.
 const TOOLS: &str = r#"
-printf 'ControlPath /run/ssh-%%n
-' >>/root/.ssh/config
+echo 'ControlPath /run/ssh-%n' >>/root/.ssh/config
 ssh -fNM root@"$1" </dev/null >/dev/null 2>&1
 mkdir -p /run/tools
 cat >/run/tools/ethtool <<'END'

@@ -141,12 +141,17 @@ impl Inner {
         Ok(())
     }
 
+    /// Returns the number of slots that the client wants, if it wants one.
+    fn wanted(&self) -> Option<u32> {
+        self.client.as_ref().and_then(|client| client.slots())
+    }
+
     /// Allocates all that an offer needs.
     /// Context: may sleep, does not wait for the peer.
     fn prepare(&self, peer: &Arc<Peer>, queues: u32) -> Result<Prepared> {
         let reservation = Reservation::new(GFP_KERNEL)?;
         let _inside = peer.enter().ok_or(ENODEV)?;
-        let wanted = self.client.as_ref().and_then(|client| client.slots());
+        let wanted = self.wanted();
         let mut slots = wanted.filter(|_| wanted != self.refused);
         // Smaller rings are better than none.
         let mut rings = loop {
@@ -374,7 +379,7 @@ impl Link {
         let State::Joined(rings) = &inner.state else {
             return false;
         };
-        let wanted = inner.client.as_ref().and_then(|client| client.slots());
+        let wanted = inner.wanted();
         let is_refused = wanted.is_some() && wanted == inner.refused;
         (wanted != rings.wanted || is_refused) && !self.is_over()
     }

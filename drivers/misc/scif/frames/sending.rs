@@ -172,14 +172,20 @@ impl Sending<'_> {
         let path = self.queue.peer.path();
         let turn = self.state.turn;
         self.state.turn = (turn + 1) % MOST_ENGINES;
-        let others = self.state.engines.each_ref();
-        let others = others.map(|chosen| chosen.as_ref().map_or(usize::MAX, |chosen| chosen.place));
-        let chosen = self.state.engines.get_mut(turn)?;
-        let working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
-        if !chosen.as_ref().is_some_and(working) {
-            *chosen = ChosenEngine::among(path.engines(), &others);
+        let is_working = |chosen: &ChosenEngine| path.engine(Some(chosen.place)).is_some();
+        if !self
+            .state
+            .engines
+            .get(turn)?
+            .as_ref()
+            .is_some_and(is_working)
+        {
+            let places = self.state.engines.each_ref();
+            let places =
+                places.map(|chosen| chosen.as_ref().map_or(usize::MAX, |chosen| chosen.place));
+            *self.state.engines.get_mut(turn)? = ChosenEngine::among(path.engines(), &places);
         }
-        let place = chosen.as_ref()?.place;
+        let place = self.state.engines.get(turn)?.as_ref()?.place;
         let route = path.engine(Some(place))?;
         // A frame begins and ends at any byte, so the engine must not require an alignment.
         let takes_all = route.engine.can_copy(1, 1, 1);
