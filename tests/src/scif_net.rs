@@ -99,19 +99,34 @@ fn losses(lab: &Lab) -> Result<Vec<u64>> {
     all.map(|(node, name)| count(lab, node, name)).collect()
 }
 
-/// Starts iperf3 on node 1. It ends with the test.
-pub fn serve(lab: &Lab) -> Result<Process> {
-    let server = lab.spawn(1, ["iperf3", "--server", "--forceflush"])?;
+/// Starts iperf3 on a node, for one client: it opens its port anew after each, and resets a client
+/// that comes earlier.
+pub fn serve(lab: &Lab, node: usize) -> Result<Process> {
+    let server = lab.spawn(node, ["iperf3", "--server", "--one-off", "--forceflush"])?;
     server.wait_for("Server listening", lab.hang_limit(20))?;
     Ok(server)
 }
 
-/// Has iperf3 of node 0 send or receive. Returns its report.
+/// Has iperf3 of node 0 send or receive, with a server on node 1. Returns its report.
 pub fn iperf(lab: &Lab, arguments: &[&str]) -> Result<Value> {
-    let to = address(1);
-    let usual = ["iperf3", "--json", "--client", &to];
+    iperf_between(lab, [0, 1], &address(1), arguments)
+}
+
+/// Has iperf3 of the first node send or receive, with a server on the second, at an address.
+/// Returns its report.
+pub fn iperf_between(lab: &Lab, nodes: [usize; 2], to: &str, arguments: &[&str]) -> Result<Value> {
+    let server = serve(lab, nodes[1])?;
+    let report = iperf_client(lab, nodes[0], to, arguments)?;
+    server.kill();
+    server.wait()?;
+    Ok(report)
+}
+
+/// Has iperf3 of a node send to or receive from a server that is there. Returns its report.
+fn iperf_client(lab: &Lab, node: usize, to: &str, arguments: &[&str]) -> Result<Value> {
+    let usual = ["iperf3", "--json", "--client", to];
     let argv: Vec<&str> = usual.iter().chain(arguments).copied().collect();
-    let done = lab.command(0, argv)?.timeout(lab.hang_limit(60)).run()?;
+    let done = lab.command(node, argv)?.timeout(lab.hang_limit(60)).run()?;
     let report: Value = serde_json::from_str(&done.stdout())
         .with_context(|| format!("no report of iperf3: {done}"))?;
     ensure!(report["error"].is_null(), "iperf3: {}", report["error"]);
@@ -130,7 +145,6 @@ const UNREAD: u64 = 256 << 10;
 /// Sends by TCP in both directions, and by UDP. All bytes arrive.
 fn transfer(lab: &Lab) -> Result<()> {
     let before = losses(lab)?;
-    let server = serve(lab)?;
     let (bytes, few, rate) = match are_stores_mapped(lab) {
         true => ("32M", "256K", "200K"),
         false => ("256K", "4K", "20K"),
@@ -181,8 +195,6 @@ fn transfer(lab: &Lab) -> Result<()> {
         after == before,
         "the devices have counted {after:?}, {before:?} before"
     );
-    server.kill();
-    server.wait()?;
     Ok(())
 }
 
@@ -202,11 +214,11 @@ fn carries_ip(lab: &Lab) -> Result<()> {
         for node in 0..2 {
             lab.shell(node, &format!("ip link set scif0 mtu {mtu}"))?;
         }
-        let server = serve(lab)?;
+        let server = serve(lab, 1)?;
         let bytes = if are_stores_mapped(lab) { "4M" } else { "64K" };
         // iperf3 may end before it has read so few.
         let before = count(lab, 1, "rx_bytes")?;
-        iperf(lab, &["--bytes", bytes])?;
+        iperf_client(lab, 0, &address(1), &["--bytes", bytes])?;
         wait_until("the bytes of the stream", lab.hang_limit(20), || {
             let received = count(lab, 1, "rx_bytes")? - before;
             Ok((received >= 64 << 10).then_some(()))
@@ -240,7 +252,6 @@ fn pages(lab: &Lab) -> Result<[f64; 2]> {
 /// receiver's driver where the peer reaches pages of their own.
 fn stream_needs_few_doorbells(lab: &Lab) -> Result<()> {
     joined(lab)?;
-    let server = serve(lab)?;
     iperf(lab, &["--bytes", "16M"])?;
     let pages_before = pages(lab)?;
     let before = count(lab, 0, "tx_packets")?;
@@ -271,8 +282,6 @@ fn stream_needs_few_doorbells(lab: &Lab) -> Result<()> {
         Flavour::Debug | Flavour::Kcsan => 0.2,
     };
     ensure!(packets > 100_000.0 && reads == 0.0 && doorbells / packets < most);
-    server.kill();
-    server.wait()?;
     unload(lab)
 }
 
@@ -311,8 +320,7 @@ fn carrier_follows_the_link(lab: &Lab) -> Result<()> {
 fn survives_losses_under_load(lab: &Lab) -> Result<()> {
     joined(lab)?;
     for round in 0..10 {
-        let server = lab.spawn(1, ["iperf3", "--server", "--one-off", "--forceflush"])?;
-        server.wait_for("Server listening", lab.hang_limit(20))?;
+        let server = serve(lab, 1)?;
         let to = address(1);
         let client = lab.spawn(
             0,
@@ -370,15 +378,7 @@ fn star_forwards(lab: &Lab) -> Result<()> {
             ),
         )?;
     }
-    let server = lab.spawn(2, ["iperf3", "--server", "--forceflush"])?;
-    server.wait_for("Server listening", lab.hang_limit(20))?;
-    let client = ["iperf3", "--client", "10.9.2.2", "--bytes", "16M"];
-    lab.command(1, client)?
-        .timeout(lab.hang_limit(60))
-        .run()?
-        .success()?;
-    server.kill();
-    server.wait()?;
+    iperf_between(lab, [1, 2], "10.9.2.2", &["--bytes", "16M"])?;
     unload(lab)
 }
 

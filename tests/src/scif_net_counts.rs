@@ -151,7 +151,6 @@ const MOST: &[Most] = &[
 /// A TCP stream in one direction and in the other needs no read, and few doorbells.
 fn streams(lab: &Lab) -> Result<()> {
     scif_net::joined(lab)?;
-    let server = scif_net::serve(lab)?;
     for most in MOST {
         scif::set_parameter(lab, "dma_threshold", most.threshold)?;
         for node in 0..2 {
@@ -191,8 +190,6 @@ fn streams(lab: &Lab) -> Result<()> {
         }
     }
     scif::set_parameter(lab, "dma_threshold", MEASURED)?;
-    end(&server)?;
-    server.wait()?;
     scif_net::unload(lab)
 }
 

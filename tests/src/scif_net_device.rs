@@ -15,9 +15,9 @@ use crate::scif;
 use crate::scif_net::address;
 use crate::scif_net::carrier;
 use crate::scif_net::iperf;
+use crate::scif_net::iperf_between;
 use crate::scif_net::joined;
 use crate::scif_net::load_net;
-use crate::scif_net::serve;
 use crate::scif_net::set_up;
 use crate::scif_net::unload;
 
@@ -91,11 +91,8 @@ fn queues_can_be_set(lab: &Lab) -> Result<()> {
             ensure!(seen == count, "{seen} {kind} queues instead of {count}");
         }
         let sent = |facts: &Value| facts["statistics"]["queue_1_tx_packets"].as_u64();
-        let server = serve(lab)?;
         iperf(lab, &["--bytes", "1M", "--parallel", "4"])?;
         iperf(lab, &["--bytes", "1M", "--parallel", "4", "--reverse"])?;
-        server.kill();
-        server.wait()?;
         let used = facts(lab, 0)?;
         if count == 1 {
             ensure!(sent(&used) == sent(&after), "{used:#}");
@@ -132,11 +129,9 @@ fn rings_can_be_set(lab: &Lab) -> Result<()> {
         for node in 0..2 {
             carrier(lab, node, "scif0", true)?;
         }
-        let server = serve(lab)?;
         iperf(lab, &["--bytes", "1M"])?;
         iperf(lab, &["--bytes", "1M", "--reverse"])?;
-        server.kill();
-        server.wait().map(drop)
+        Ok(())
     };
     let usual = size(0)?.context("no size")?;
     for wrong in ["8", "4097"] {
@@ -203,11 +198,8 @@ fn ethtool_shows_the_device(lab: &Lab) -> Result<()> {
     }
     queues_can_be_set(lab)?;
     rings_can_be_set(lab)?;
-    let server = serve(lab)?;
     iperf(lab, &["--bytes", "1M"])?;
     iperf(lab, &["--bytes", "1M", "--reverse"])?;
-    server.kill();
-    server.wait()?;
     for node in 0..2 {
         statistics_agree(lab, node)?;
     }
@@ -315,14 +307,7 @@ fn tagged_frames_cross_uncut(lab: &Lab) -> Result<()> {
     }
     for to in ["10.9.5.2", "10.9.6.2"] {
         let before = facts(lab, 1)?;
-        let server = serve(lab)?;
-        let argv = ["iperf3", "--json", "--client", to, "--bytes", "4M"];
-        lab.command(0, argv)?
-            .timeout(lab.hang_limit(60))
-            .run()?
-            .success()?;
-        server.kill();
-        server.wait()?;
+        iperf_between(lab, [0, 1], to, &["--bytes", "4M"])?;
         let after = facts(lab, 1)?;
         let more = |name: &str| {
             let of = |facts: &Value| facts["statistics"][name].as_u64().unwrap_or(0);

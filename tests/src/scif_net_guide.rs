@@ -94,26 +94,12 @@ fn leaves_talk(lab: &Lab, addresses: [&str; 2], hops: u32) -> Result<()> {
             "{to} is nearer than {hops} hops"
         );
     }
-    let server = lab.spawn(2, ["iperf3", "--server", "--forceflush"])?;
-    server.wait_for("Server listening", lab.hang_limit(20))?;
     for direction in [&[][..], &["--reverse"]] {
-        let usual = [
-            "iperf3",
-            "--json",
-            "--client",
-            addresses[1],
-            "--bytes",
-            "8M",
-        ];
-        let argv: Vec<&str> = usual.iter().chain(direction).copied().collect();
-        let done = lab.command(1, argv)?.timeout(lab.hang_limit(60)).run()?;
-        let report: Value = serde_json::from_str(&done.stdout())
-            .with_context(|| format!("no report of iperf3: {done}"))?;
+        let arguments = [&["--bytes", "8M"], direction].concat();
+        let report = scif_net::iperf_between(lab, [1, 2], addresses[1], &arguments)?;
         let received = report["end"]["sum_received"]["bytes"].as_u64();
         ensure!(received >= Some(7 << 20), "{report:#}");
     }
-    server.kill();
-    server.wait()?;
     Ok(())
 }
 

@@ -55,8 +55,7 @@ fn rounds() -> Result<usize> {
 
 /// Starts a stream from node 0 to node 1 that goes on until it is killed.
 fn stream(lab: &Lab) -> Result<[Process; 2]> {
-    let server = lab.spawn(1, ["iperf3", "--server", "--one-off", "--forceflush"])?;
-    server.wait_for("Server listening", lab.hang_limit(20))?;
+    let server = scif_net::serve(lab, 1)?;
     let to = scif_net::address(1);
     let client = lab.spawn(
         0,
@@ -155,10 +154,7 @@ fn one_round(lab: &Lab, number: usize) -> Result<()> {
         let _ = process.wait();
     }
     CARRIER.check(&circumstances, took)?;
-    let server = scif_net::serve(lab)?;
     scif_net::iperf(lab, &["--bytes", "4M"])?;
-    server.kill();
-    server.wait()?;
     for node in 0..2 {
         scif::check_idle(lab, node)?;
         lab.check_kernel_log_except(node, &["taints kernel", "is lost: ", "scif: node 65535 "])?;
