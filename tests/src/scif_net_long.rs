@@ -92,10 +92,18 @@ fn back(lab: &Lab, node: usize) -> Result<()> {
     scif_net::set_up(lab, node)
 }
 
+/// The kinds of losses, by turns.
+const EVENTS: [&str; 4] = [
+    "kill",
+    "link loss",
+    "reload of scif_net",
+    "reload of both modules",
+];
+
 /// Causes a loss. The stream of the round is not of use any more. Returns the end of the event.
 fn event(lab: &Lab, number: usize, circumstances: &Circumstances<'_>) -> Result<Instant> {
-    let node = number / 4 % 2;
-    match number % 4 {
+    let node = number / EVENTS.len() % 2;
+    match number % EVENTS.len() {
         0 => {
             lab.kill(node)?;
             let killed = Instant::now();
@@ -140,7 +148,9 @@ fn memory(lab: &Lab, node: usize) -> Result<i64> {
     said.trim().parse().context(said)
 }
 
-fn one_round(lab: &Lab, number: usize) -> Result<()> {
+/// Loses something while TCP sends, and checks that all works again. Returns the time until both nodes
+/// had a carrier.
+fn one_round(lab: &Lab, number: usize) -> Result<Duration> {
     let circumstances = Circumstances::before(lab, &[0, 1])?;
     let processes = stream(lab)?;
     let ended = event(lab, number, &circumstances)?;
@@ -159,7 +169,7 @@ fn one_round(lab: &Lab, number: usize) -> Result<()> {
         scif::check_idle(lab, node)?;
         lab.check_kernel_log_except(node, &["taints kernel", "is lost: ", "scif: node 65535 "])?;
     }
-    Ok(())
+    Ok(took)
 }
 
 /// Nothing leaks, nothing is reported, and each loss is told and repaired within the promised time.
@@ -169,7 +179,14 @@ fn rounds_of_losses(lab: &Lab) -> Result<()> {
     let mut boots = [lab.boot_id(0)?, lab.boot_id(1)?];
     let mut before: [Option<(usize, i64)>; 2] = [None; 2];
     for number in 0..rounds {
-        one_round(lab, number).with_context(|| format!("round {number}"))?;
+        let start = Instant::now();
+        let back = one_round(lab, number).with_context(|| format!("round {number}"))?;
+        println!(
+            "      round {number} of {rounds}, {}: carrier after {:.1} s, {:.1} s in all",
+            EVENTS[number % EVENTS.len()],
+            back.as_secs_f64(),
+            start.elapsed().as_secs_f64()
+        );
         for node in 0..2 {
             // A node that has booted anew has other memory.
             let boot = lab.boot_id(node)?;
@@ -177,9 +194,6 @@ fn rounds_of_losses(lab: &Lab) -> Result<()> {
                 boots[node] = boot;
                 before[node] = Some((number, memory(lab, node)?));
             }
-        }
-        if (number + 1) % 10 == 0 {
-            println!("      {} rounds", number + 1);
         }
     }
     for (node, before) in before.into_iter().enumerate() {
