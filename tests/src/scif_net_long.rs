@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Many rounds of losses under TCP: a node is killed, the link flaps, and modules are loaded anew.
 //!
-//! `SCIF_NET_ROUNDS` is the number of rounds, 8 by default. After each round the carrier is back
-//! within the promised time, and TCP carries data. At the end no memory is lost, and on the debug
-//! kernel none is without a reference.
+//! `SCIF_NET_ROUNDS` is the number of rounds, 16 by default. In each one TCP carries data, and after
+//! it the carrier is back within the promised time. Every eight rounds, nothing is in use and
+//! nothing was reported. Node 0 lives on: at the end it has lost no memory, and on the debug kernel
+//! neither node has memory without a reference.
 
 use std::env;
 use std::time::Duration;
@@ -35,31 +36,62 @@ const TOLD: Promise = Promise {
     seconds: 2.0,
 };
 
-/// Number of the first rounds, in which caches grow.
-const FIRST: usize = 4;
+/// A loss. All but the first two come to a node.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// Node 1 is killed, and boots again.
+    Kill,
+    LinkLoss,
+    /// scif_net is unloaded and loaded.
+    ReloadNet(usize),
+    /// scif_net and scif are.
+    ReloadBoth(usize),
+}
 
-/// KiB by which the kernel's unreclaimable memory may grow after the first rounds.
+/// The losses of a cycle. Its end is checked more closely than that of a round.
+const CYCLE: [Event; 8] = [
+    Event::Kill,
+    Event::LinkLoss,
+    Event::ReloadNet(0),
+    Event::ReloadBoth(1),
+    Event::LinkLoss,
+    Event::ReloadNet(1),
+    Event::ReloadBoth(0),
+    Event::LinkLoss,
+];
+
+/// KiB by which the unreclaimable memory of node 0 may grow after the first cycle, in which caches
+/// grow.
 const DRIFT: i64 = 8 << 10;
 
 /// Seconds of each round on the reference machine, with a boot.
 const ROUND: u64 = 25;
 
 fn rounds() -> Result<usize> {
-    let rounds = env::var("SCIF_NET_ROUNDS").unwrap_or_else(|_| "8".to_owned());
+    let rounds = env::var("SCIF_NET_ROUNDS").unwrap_or_else(|_| "16".to_owned());
     let rounds: usize = rounds
         .parse()
         .with_context(|| format!("SCIF_NET_ROUNDS={rounds}"))?;
-    ensure!(rounds >= FIRST + 4, "at least {} rounds", FIRST + 4);
+    ensure!(
+        rounds >= 2 * CYCLE.len() && rounds % CYCLE.len() == 0,
+        "SCIF_NET_ROUNDS={rounds}: give a multiple of {}, and at least {}",
+        CYCLE.len(),
+        2 * CYCLE.len()
+    );
     Ok(rounds)
 }
 
-/// Starts a stream from node 0 to node 1 that goes on until it is killed.
+/// Starts a stream from node 0 to node 1 that goes on until it is killed. It leaves the CPUs to
+/// programs that want them, so that the test itself is not delayed.
 fn stream(lab: &Lab) -> Result<[Process; 2]> {
     let server = scif_net::serve(lab, 1)?;
     let to = scif_net::address(1);
     let client = lab.spawn(
         0,
         [
+            "nice",
+            "-n",
+            "19",
             "iperf3",
             "--client",
             &to,
@@ -92,46 +124,35 @@ fn back(lab: &Lab, node: usize) -> Result<()> {
     scif_net::set_up(lab, node)
 }
 
-/// The kinds of losses, by turns.
-const EVENTS: [&str; 4] = [
-    "kill",
-    "link loss",
-    "reload of scif_net",
-    "reload of both modules",
-];
-
 /// Causes a loss. The stream of the round is not of use any more. Returns the end of the event.
-fn event(lab: &Lab, number: usize, circumstances: &Circumstances<'_>) -> Result<Instant> {
-    let node = number / EVENTS.len() % 2;
-    match number % EVENTS.len() {
-        0 => {
-            lab.kill(node)?;
-            let killed = Instant::now();
-            told(lab, 1 - node)?;
-            TOLD.check(circumstances, killed.elapsed())?;
-            lab.restart(node)?;
-            scif_net::load(lab, node)?;
+fn cause(lab: &Lab, event: Event, circumstances: &Circumstances<'_>) -> Result<Instant> {
+    let told_since = |node: usize, since: Instant| {
+        told(lab, node)?;
+        TOLD.check(circumstances, since.elapsed())
+    };
+    match event {
+        Event::Kill => {
+            lab.kill(1)?;
+            told_since(0, Instant::now())?;
+            lab.restart(1)?;
+            scif_net::load(lab, 1)?;
         }
-        1 => {
+        Event::LinkLoss => {
             lab.set_link(0, 1, false)?;
             let pulled = Instant::now();
-            (0..2).try_for_each(|node| told(lab, node))?;
-            TOLD.check(circumstances, pulled.elapsed())?;
+            told(lab, 0)?;
+            told_since(1, pulled)?;
             lab.set_link(0, 1, true)?;
         }
-        2 => {
+        Event::ReloadNet(node) => {
             lab.rmmod(node, "scif_net")?;
-            let gone = Instant::now();
-            told(lab, 1 - node)?;
-            TOLD.check(circumstances, gone.elapsed())?;
+            told_since(1 - node, Instant::now())?;
             scif_net::load_net(lab, node)?;
         }
-        _ => {
+        Event::ReloadBoth(node) => {
             lab.rmmod(node, "scif_net")?;
             lab.rmmod(node, "scif")?;
-            let gone = Instant::now();
-            told(lab, 1 - node)?;
-            TOLD.check(circumstances, gone.elapsed())?;
+            told_since(1 - node, Instant::now())?;
             scif_net::load(lab, node)?;
         }
     }
@@ -148,12 +169,10 @@ fn memory(lab: &Lab, node: usize) -> Result<i64> {
     said.trim().parse().context(said)
 }
 
-/// Loses something while TCP sends, and checks that all works again. Returns the time until both nodes
-/// had a carrier.
-fn one_round(lab: &Lab, number: usize) -> Result<Duration> {
-    let circumstances = Circumstances::before(lab, &[0, 1])?;
+/// Loses something while TCP sends. Returns the time until both nodes had a carrier.
+fn one_round(lab: &Lab, event: Event, circumstances: &Circumstances<'_>) -> Result<Duration> {
     let processes = stream(lab)?;
-    let ended = event(lab, number, &circumstances)?;
+    let ended = cause(lab, event, circumstances)?;
     for node in 0..2 {
         back(lab, node)?;
     }
@@ -163,45 +182,46 @@ fn one_round(lab: &Lab, number: usize) -> Result<Duration> {
         // The process of a node that was killed has no result.
         let _ = process.wait();
     }
-    CARRIER.check(&circumstances, took)?;
+    CARRIER.check(circumstances, took)?;
+    Ok(took)
+}
+
+/// Checks that TCP carries data, that nothing is in use afterwards, and that no kernel has reported
+/// anything since its boot.
+fn end_cycle(lab: &Lab) -> Result<()> {
     scif_net::iperf(lab, &["--bytes", "4M"])?;
     for node in 0..2 {
         scif::check_idle(lab, node)?;
         lab.check_kernel_log_except(node, &["taints kernel", "is lost: ", "scif: node 65535 "])?;
     }
-    Ok(took)
+    Ok(())
 }
 
 /// Nothing leaks, nothing is reported, and each loss is told and repaired within the promised time.
 fn rounds_of_losses(lab: &Lab) -> Result<()> {
     let rounds = rounds()?;
     scif_net::joined(lab)?;
-    let mut boots = [lab.boot_id(0)?, lab.boot_id(1)?];
-    let mut before: [Option<(usize, i64)>; 2] = [None; 2];
-    for number in 0..rounds {
-        let start = Instant::now();
-        let back = one_round(lab, number).with_context(|| format!("round {number}"))?;
-        println!(
-            "      round {number} of {rounds}, {}: carrier after {:.1} s, {:.1} s in all",
-            EVENTS[number % EVENTS.len()],
-            back.as_secs_f64(),
-            start.elapsed().as_secs_f64()
-        );
-        for node in 0..2 {
-            // A node that has booted anew has other memory.
-            let boot = lab.boot_id(node)?;
-            if boot != boots[node] || before[node].is_none() {
-                boots[node] = boot;
-                before[node] = Some((number, memory(lab, node)?));
-            }
+    let mut before = None;
+    for cycle in 0..rounds / CYCLE.len() {
+        let circumstances = Circumstances::before(lab, &[0, 1])?;
+        for (round, event) in (cycle * CYCLE.len() + 1..).zip(CYCLE) {
+            let start = Instant::now();
+            let back = one_round(lab, event, &circumstances)
+                .with_context(|| format!("round {round}, {event:?}"))?;
+            println!(
+                "      round {round} of {rounds}, {event:?}: carrier after {:.1} s, {:.1} s in all",
+                back.as_secs_f64(),
+                start.elapsed().as_secs_f64()
+            );
+        }
+        end_cycle(lab).with_context(|| format!("after {} cycles", cycle + 1))?;
+        if before.is_none() {
+            before = Some(memory(lab, 0)?);
         }
     }
-    for (node, before) in before.into_iter().enumerate() {
-        let (number, before) = before.context("no rounds")?;
-        let drift = memory(lab, node)? - before;
-        println!("      node {node}: {drift} KiB more since round {number}");
-        ensure!(drift < DRIFT, "node {node} has {drift} KiB more in slabs");
-    }
+    let drift = memory(lab, 0)? - before.context("no rounds")?;
+    println!("      node 0: {drift} KiB more since the first cycle");
+    ensure!(drift < DRIFT, "node 0 has {drift} KiB more in slabs");
     scif_net::unload(lab)?;
     if lab.kernel().flavour() == Flavour::Debug {
         for node in 0..2 {
