@@ -9,8 +9,13 @@ use crate::{
     port::Port,
     sys::{
         bottom_halves_disabled,
+        Counts,
+        Direction,
         Napi,
-        NetDev, //
+        NetDev,
+        Outgoing,
+        Owner,
+        PacketOut, //
     },
 };
 use kernel::{
@@ -74,7 +79,7 @@ impl Ports {
         this.device.populate(NetDev::new(&this, own_node()?, peer)?);
         if let Some(device) = this.device.as_ref() {
             for (number, port) in (0..).zip(&this.ports) {
-                port.napi.populate(Napi::new(device, &this, number)?);
+                port.napi.populate(Napi::new(device, number)?);
             }
             device.register()?;
         }
@@ -82,23 +87,53 @@ impl Ports {
     }
 
     /// Returns a port.
-    pub(crate) fn port(&self, number: u32) -> Option<&Port> {
+    fn port(&self, number: u32) -> Option<&Port> {
         self.ports.get(number as usize).map(|port| &**port)
     }
 
-    /// Asks for these things of the peer, whenever the rings are joined. ENOMEM: there is no memory
-    /// for a message.
-    /// Context: may sleep.
-    pub(crate) fn ask(&self, to_peer: u32) -> Result {
-        let mut wishes = self.wishes.lock();
-        wishes.to_peer = to_peer;
-        self.queue().map_or(Ok(()), |queue| queue.ask(to_peer))
+    /// Returns a queue with the peer, while the rings are joined. The caller holds `wishes`, and drops
+    /// the queue before.
+    fn queue(&self) -> Option<Arc<Queue>> {
+        self.ports.first()?.queue()
     }
 
-    /// Has each queue have so many buffers, from the next time on that the rings are joined, and joins
-    /// them anew. ENOMEM: there is no memory for that.
-    /// Context: may sleep, does not wait for the peer.
-    pub(crate) fn resize(&self, slots: u32) -> Result {
+    /// Returns the device, which is there as soon as there are frames.
+    fn device(&self) -> Option<&NetDev> {
+        self.device.as_ref()
+    }
+}
+
+impl Owner for Ports {
+    fn send(&self, queue: u32, frame: Outgoing) -> Option<Outgoing> {
+        self.port(queue)?.send(self.device()?, queue, frame)
+    }
+
+    fn poll(&self, queue: u32, budget: usize) -> usize {
+        match (self.port(queue), self.device()) {
+            (Some(port), Some(device)) => port.poll(device, queue, budget),
+            _ => 0,
+        }
+    }
+
+    fn send_packets(&self, queue: u32, frames: &[PacketOut]) -> usize {
+        self.port(queue).map_or(0, |port| port.send_packets(frames))
+    }
+
+    fn counts(&self, queue: u32, direction: Direction) -> Option<&Counts> {
+        self.port(queue).map(|port| match direction {
+            Direction::Sent => &port.sent,
+            Direction::Received => &port.received,
+        })
+    }
+
+    fn ask(&self, wishes: u32) -> Result {
+        let mut present = self.wishes.lock();
+        present.to_peer = wishes;
+        self.queue().map_or(Ok(()), |queue| queue.ask(wishes))
+    }
+
+    fn resize(&self, slots: u32) -> Result {
+        // The size counts from the next time on that the rings are joined, and they are joined anew.
         let mut wishes = self.wishes.lock();
         if wishes.slots == slots {
             return Ok(());
@@ -112,17 +147,6 @@ impl Ports {
                 Err(error)
             }
         }
-    }
-
-    /// Returns a queue with the peer, while the rings are joined. The caller holds `wishes`, and drops
-    /// the queue before.
-    fn queue(&self) -> Option<Arc<Queue>> {
-        self.ports.first()?.queue()
-    }
-
-    /// Returns the device, which is there as soon as there are frames.
-    pub(crate) fn device(&self) -> Option<&NetDev> {
-        self.device.as_ref()
     }
 }
 

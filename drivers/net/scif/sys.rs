@@ -5,7 +5,7 @@
 //! - `sys/netdev.rs`: the device and its NAPI contexts
 //! - `sys/skb.rs`: frames of the stack
 //! - `sys/xdp.rs`: frames for a program of XDP, and frames of such programs
-//! - `sys/calls.rs`: the functions that C calls
+//! - `sys/calls.rs`: the functions that C calls for a device, and their counterpart in its owner
 
 mod bindings;
 mod calls;
@@ -13,6 +13,10 @@ mod netdev;
 mod skb;
 mod xdp;
 
+pub(crate) use calls::{
+    Direction,
+    Owner, //
+};
 pub(crate) use netdev::{
     bottom_halves_disabled,
     Counts,

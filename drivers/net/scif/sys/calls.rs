@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that C calls for a device: see `helpers.h`.
+//! The functions that C calls for a device: see `helpers.h`. They call the device's [`Owner`].
 //!
-//! All have the device's [`Ports`] as their first argument. C has them from
-//! [`NetDev::new`](super::NetDev::new), and calls only while that device exists, which the ports own.
+//! All have the owner as their first argument. C has it from [`NetDev::new`](super::NetDev::new), and
+//! calls only while that device exists, which the owner owns.
 
 use super::{
     bindings as own,
@@ -11,7 +11,6 @@ use super::{
     skb::Outgoing,
     xdp::PacketOut, //
 };
-use crate::device::Ports;
 use core::slice;
 use kernel::{
     bindings,
@@ -22,34 +21,78 @@ use scif_main::sister::{
     MOST_SLOTS, //
 };
 
-/// Returns the ports of a device.
+/// The owner of a device: what the stack asks of the device, it asks of the owner.
+pub(crate) trait Owner: Send + Sync {
+    /// Sends a frame by a queue, or drops it. Returns the frame if the caller has to keep it until the
+    /// queue is woken.
+    /// Context: bottom halves disabled, one call at a time for each queue.
+    fn send(&self, queue: u32, frame: Outgoing) -> Option<Outgoing>;
+
+    /// Delivers frames of the peer from a queue, at most `budget`. Returns their number, or the budget if
+    /// there may be more.
+    /// Context: NAPI.
+    fn poll(&self, queue: u32, budget: usize) -> usize;
+
+    /// Copies frames of programs to the peer. Returns how many of them, the first ones, were sent or
+    /// dropped. There is no room for the others.
+    /// Context: bottom halves disabled.
+    fn send_packets(&self, queue: u32, frames: &[PacketOut]) -> usize;
+
+    /// Returns the counts of a queue in one direction, if the device has that queue.
+    /// Context: any.
+    fn counts(&self, queue: u32, direction: Direction) -> Option<&Counts>;
+
+    /// Asks for these things of the peer, whenever the rings are joined. ENOMEM: there is no memory
+    /// for a message.
+    /// Context: may sleep.
+    fn ask(&self, wishes: u32) -> Result;
+
+    /// Has each queue have so many buffers, soon. ENOMEM: there is no memory for that.
+    /// Context: may sleep, does not wait for the peer.
+    fn resize(&self, slots: u32) -> Result;
+}
+
+/// The direction of frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// To the peer.
+    Sent,
+    /// From the peer.
+    Received,
+}
+
+/// A pointer to the owner of a device, for C, which can't hold one to a `dyn`.
+///
+/// # Invariants
+///
+/// The owner exists as long as this.
+pub(super) struct OwnerPointer(pub(super) *const dyn Owner);
+
+/// Returns the owner of a device.
 ///
 /// # Safety
 ///
 /// C has the pointer from a device that exists for `'a`.
-unsafe fn ports<'a>(device: *mut c_void) -> &'a Ports {
-    // SAFETY: The device is owned by these ports, so they exist.
-    unsafe { &*device.cast_const().cast() }
+unsafe fn owner<'a>(pointer: *mut c_void) -> &'a dyn Owner {
+    // SAFETY: It points to an `OwnerPointer` that the device has, and by that type's invariant the owner
+    // exists.
+    unsafe { &*(*pointer.cast_const().cast::<OwnerPointer>()).0 }
 }
 
 /// Sends a frame, which belongs to this function then. Returns 1 if it still belongs to the caller.
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says. The caller gives up the frame.
+/// `pointer` is a device's owner, as the module's head says. The caller gives up the frame.
 #[no_mangle]
 unsafe extern "C" fn scif_net_xmit(
-    device: *mut c_void,
+    pointer: *mut c_void,
     queue: c_uint,
     skb: *mut bindings::sk_buff,
 ) -> c_int {
     // SAFETY: By the contract of this function.
-    let (ports, frame) = unsafe { (ports(device), Outgoing::from_raw(skb)) };
-    let kept = match (ports.port(queue), ports.device()) {
-        (Some(port), Some(device)) => port.send(device, queue, frame),
-        _ => None,
-    };
-    match kept {
+    let (owner, frame) = unsafe { (owner(pointer), Outgoing::from_raw(skb)) };
+    match owner.send(queue, frame) {
         None => 0,
         Some(frame) => {
             frame.give_back();
@@ -62,36 +105,34 @@ unsafe extern "C" fn scif_net_xmit(
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says.
+/// `pointer` is a device's owner, as the module's head says.
 #[no_mangle]
-unsafe extern "C" fn scif_net_poll(device: *mut c_void, queue: c_uint, budget: c_int) -> c_int {
+unsafe extern "C" fn scif_net_poll(pointer: *mut c_void, queue: c_uint, budget: c_int) -> c_int {
     // SAFETY: By the contract of this function.
-    let ports = unsafe { ports(device) };
+    let owner = unsafe { owner(pointer) };
     let budget = usize::try_from(budget).unwrap_or(0);
-    match (ports.port(queue), ports.device()) {
-        (Some(port), Some(device)) => port.poll(device, queue, budget) as c_int,
-        _ => 0,
-    }
+    owner.poll(queue, budget) as c_int
 }
 
 /// Returns what a port has counted.
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says; `counts` is valid for writes.
+/// `pointer` is a device's owner, as the module's head says; `counts` is valid for writes.
 #[no_mangle]
 unsafe extern "C" fn scif_net_count(
-    device: *mut c_void,
+    pointer: *mut c_void,
     queue: c_uint,
     sent: bool,
     counts: *mut own::scif_net_counts,
 ) {
     // SAFETY: By the contract of this function.
-    let ports = unsafe { ports(device) };
-    let found = ports.port(queue).map(|port| match sent {
-        true => port.sent.get(),
-        false => port.received.get(),
-    });
+    let owner = unsafe { owner(pointer) };
+    let direction = match sent {
+        true => Direction::Sent,
+        false => Direction::Received,
+    };
+    let found = owner.counts(queue, direction).map(Counts::get);
     // SAFETY: By the contract of this function.
     unsafe { counts.write(found.unwrap_or(Counts::NONE)) };
 }
@@ -100,44 +141,43 @@ unsafe extern "C" fn scif_net_count(
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says. `frames` are `count` frames.
+/// `pointer` is a device's owner, as the module's head says. `frames` are `count` frames.
 /// The caller owns them, and changes none during the call.
 #[no_mangle]
 unsafe extern "C" fn scif_net_send_packets(
-    device: *mut c_void,
+    pointer: *mut c_void,
     queue: c_uint,
     frames: *mut *mut own::xdp_frame,
     count: c_uint,
 ) -> c_uint {
     // SAFETY: By the contract of this function. A frame is a transparent wrapper of its pointer.
-    let (ports, frames) = unsafe {
+    let (owner, frames) = unsafe {
         let frames = slice::from_raw_parts(frames.cast::<PacketOut>(), count as usize);
-        (ports(device), frames)
+        (owner(pointer), frames)
     };
-    let port = ports.port(queue);
-    port.map_or(0, |port| port.send_packets(frames)) as c_uint
+    owner.send_packets(queue, frames) as c_uint
 }
 
 /// Asks for something of the peer, from now on. Returns false if there is no memory for a message.
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says.
+/// `pointer` is a device's owner, as the module's head says.
 #[no_mangle]
-unsafe extern "C" fn scif_net_ask(device: *mut c_void, wishes: u32) -> bool {
+unsafe extern "C" fn scif_net_ask(pointer: *mut c_void, wishes: u32) -> bool {
     // SAFETY: By the contract of this function.
-    unsafe { ports(device) }.ask(wishes).is_ok()
+    unsafe { owner(pointer) }.ask(wishes).is_ok()
 }
 
 /// Has each queue have so many buffers, soon. Returns false if there is no memory for that.
 ///
 /// # Safety
 ///
-/// `device` is a device's ports, as the module's head says.
+/// `pointer` is a device's owner, as the module's head says.
 #[no_mangle]
-unsafe extern "C" fn scif_net_resize(device: *mut c_void, slots: u32) -> bool {
+unsafe extern "C" fn scif_net_resize(pointer: *mut c_void, slots: u32) -> bool {
     // SAFETY: By the contract of this function.
-    unsafe { ports(device) }.resize(slots).is_ok()
+    unsafe { owner(pointer) }.resize(slots).is_ok()
 }
 
 const _: () = {

@@ -105,7 +105,7 @@ static int scif_net_set_ringparam(struct net_device *dev,
 		return -EINVAL;
 	}
 	slots = roundup_pow_of_two(slots);
-	return scif_net_resize(private->ports, slots) ? 0 : -ENOMEM;
+	return scif_net_resize(private->owner, slots) ? 0 : -ENOMEM;
 }
 
 /*
@@ -196,14 +196,14 @@ static void scif_net_count_queue(struct net_device *dev, unsigned int queue,
 	struct scif_net_napi *napi = private->napi[queue];
 	struct scif_net_counts counts;
 
-	scif_net_count(private->ports, queue, true, &counts);
+	scif_net_count(private->owner, queue, true, &counts);
 	values[SCIF_NET_TX_PACKETS] = counts.packets;
 	values[SCIF_NET_TX_BYTES] = counts.bytes;
 	values[SCIF_NET_TX_DROPPED] = counts.dropped;
 	values[SCIF_NET_TX_REFUSED] = counts.errors;
 	values[SCIF_NET_TX_STOPPED] = atomic64_read(&napi->stops);
 	values[SCIF_NET_TX_WOKEN] = atomic64_read(&napi->wakes);
-	scif_net_count(private->ports, queue, false, &counts);
+	scif_net_count(private->owner, queue, false, &counts);
 	values[SCIF_NET_RX_PACKETS] = counts.packets;
 	values[SCIF_NET_RX_BYTES] = counts.bytes;
 	values[SCIF_NET_RX_DROPPED] = counts.dropped;

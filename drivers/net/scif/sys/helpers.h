@@ -69,19 +69,19 @@ struct scif_net_room {
 
 /* Functions of Rust */
 
-int scif_net_xmit(void *ports, unsigned int queue, struct sk_buff *skb);
-int scif_net_poll(void *ports, unsigned int queue, int budget);
-void scif_net_count(void *ports, unsigned int queue, bool sent,
+int scif_net_xmit(void *owner, unsigned int queue, struct sk_buff *skb);
+int scif_net_poll(void *owner, unsigned int queue, int budget);
+void scif_net_count(void *owner, unsigned int queue, bool sent,
 		    struct scif_net_counts *counts);
-unsigned int scif_net_send_packets(void *ports, unsigned int queue,
+unsigned int scif_net_send_packets(void *owner, unsigned int queue,
 				   struct xdp_frame **frames,
 				   unsigned int count);
-bool scif_net_ask(void *ports, u32 wishes);
-bool scif_net_resize(void *ports, u32 slots);
+bool scif_net_ask(void *owner, u32 wishes);
+bool scif_net_resize(void *owner, u32 slots);
 
 /* The device */
 
-struct net_device *scif_net_helper_alloc(void *ports,
+struct net_device *scif_net_helper_alloc(void *owner,
 					 const struct scif_net_link *link);
 int scif_net_helper_register(struct net_device *dev);
 void scif_net_helper_unregister(struct net_device *dev);
@@ -98,7 +98,6 @@ void scif_net_helper_wake(struct net_device *dev, unsigned int queue);
 /* NAPI */
 
 struct scif_net_napi *scif_net_helper_napi_new(struct net_device *dev,
-					       void *ports,
 					       unsigned int queue);
 void scif_net_helper_napi_free(struct scif_net_napi *napi);
 void scif_net_helper_napi_enable(struct scif_net_napi *napi);

@@ -40,7 +40,7 @@ static netdev_tx_t scif_net_start_xmit(struct sk_buff *skb,
 {
 	struct scif_net_private *private = netdev_priv(dev);
 
-	if (scif_net_xmit(private->ports, skb_get_queue_mapping(skb), skb))
+	if (scif_net_xmit(private->owner, skb_get_queue_mapping(skb), skb))
 		return NETDEV_TX_BUSY;
 	return NETDEV_TX_OK;
 }
@@ -53,12 +53,12 @@ static void scif_net_get_stats64(struct net_device *dev,
 	unsigned int queue;
 
 	for (queue = 0; queue < dev->num_tx_queues; queue++) {
-		scif_net_count(private->ports, queue, true, &counts);
+		scif_net_count(private->owner, queue, true, &counts);
 		stats->tx_packets += counts.packets;
 		stats->tx_bytes += counts.bytes;
 		stats->tx_dropped += counts.dropped;
 		stats->tx_errors += counts.errors;
-		scif_net_count(private->ports, queue, false, &counts);
+		scif_net_count(private->owner, queue, false, &counts);
 		stats->rx_packets += counts.packets;
 		stats->rx_bytes += counts.bytes;
 		stats->rx_dropped += counts.dropped;
@@ -120,7 +120,7 @@ static void scif_net_get_queue_stats_rx(struct net_device *dev, int queue,
 	struct scif_net_private *private = netdev_priv(dev);
 	struct scif_net_counts counts;
 
-	scif_net_count(private->ports, queue, false, &counts);
+	scif_net_count(private->owner, queue, false, &counts);
 	stats->packets = counts.packets;
 	stats->bytes = counts.bytes;
 	stats->hw_drops = counts.dropped + counts.errors;
@@ -132,7 +132,7 @@ static void scif_net_get_queue_stats_tx(struct net_device *dev, int queue,
 	struct scif_net_private *private = netdev_priv(dev);
 	struct scif_net_counts counts;
 
-	scif_net_count(private->ports, queue, true, &counts);
+	scif_net_count(private->owner, queue, true, &counts);
 	stats->packets = counts.packets;
 	stats->bytes = counts.bytes;
 	stats->hw_drops = counts.dropped + counts.errors;
@@ -222,7 +222,7 @@ int scif_net_use_queues(struct net_device *dev)
 /* The device */
 
 /* Returns NULL if there is no memory. */
-struct net_device *scif_net_helper_alloc(void *ports,
+struct net_device *scif_net_helper_alloc(void *owner,
 					 const struct scif_net_link *link)
 {
 	struct scif_net_private *private;
@@ -234,7 +234,7 @@ struct net_device *scif_net_helper_alloc(void *ports,
 	if (!dev)
 		return NULL;
 	private = netdev_priv(dev);
-	private->ports = ports;
+	private->owner = owner;
 	private->megabits = link->megabits;
 	SET_NETDEV_DEV(dev, link->parent);
 	SET_NETDEV_DEVTYPE(dev, &scif_net_type);
@@ -352,12 +352,11 @@ static int scif_net_napi_poll(struct napi_struct *napi, int budget)
 {
 	struct scif_net_napi *own = container_of(napi, struct scif_net_napi, napi);
 
-	return scif_net_poll(own->ports, own->queue, budget);
+	return scif_net_poll(own->owner, own->queue, budget);
 }
 
 /* The settings of the context outlast a time in which it is disabled. */
 struct scif_net_napi *scif_net_helper_napi_new(struct net_device *dev,
-					       void *ports,
 					       unsigned int queue)
 {
 	struct scif_net_private *private = netdev_priv(dev);
@@ -366,7 +365,7 @@ struct scif_net_napi *scif_net_helper_napi_new(struct net_device *dev,
 	napi = kzalloc_obj(*napi);
 	if (!napi)
 		return NULL;
-	napi->ports = ports;
+	napi->owner = private->owner;
 	napi->queue = queue;
 	netif_napi_add_config(dev, &napi->napi, scif_net_napi_poll, queue);
 	if (scif_net_xdp_begin(napi)) {

@@ -4,8 +4,13 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::bindings as own;
-use crate::device::Ports;
+use super::{
+    bindings as own,
+    calls::{
+        Owner,
+        OwnerPointer, //
+    },
+};
 use core::ptr::{
     self,
     NonNull, //
@@ -43,10 +48,13 @@ pub(crate) fn bottom_halves_disabled<R>(call: impl FnOnce() -> R) -> R {
 ///
 /// # Invariants
 ///
-/// The pointer is a device that was allocated, and `is_registered` tells whether it is registered.
+/// `raw` is a device that was allocated, whose owner is `owner`, and `is_registered` tells whether it is
+/// registered.
 pub(crate) struct NetDev {
     raw: NonNull<bindings::net_device>,
     is_registered: Atomic<bool>,
+    /// C has its address.
+    _owner: KBox<OwnerPointer>,
 }
 
 // SAFETY: A device belongs to no thread.
@@ -55,10 +63,14 @@ unsafe impl Send for NetDev {}
 unsafe impl Sync for NetDev {}
 
 impl NetDev {
-    /// Allocates the device of these ports, which own it.
+    /// Allocates the device of this owner, which drops it before itself.
     /// Context: may sleep.
-    pub(crate) fn new(ports: &Arc<Ports>, own_node: u16, peer: &PeerInfo) -> Result<Self> {
-        let ports: *const Ports = &**ports;
+    pub(crate) fn new<T>(owner: &Arc<T>, own_node: u16, peer: &PeerInfo) -> Result<Self>
+    where
+        T: Owner + 'static,
+    {
+        // INVARIANT: The owner owns the device, which has the pointer.
+        let owner = KBox::new(OwnerPointer(Arc::<T>::as_ptr(owner)), GFP_KERNEL)?;
         let parent = peer.device.as_ref().map_or(ptr::null_mut(), |device| {
             // `Device` is a transparent wrapper of an `Opaque`, which may be written to through `&`.
             ptr::from_ref::<Device>(device).cast_mut().cast()
@@ -70,17 +82,19 @@ impl NetDev {
             own_node,
             node: peer.node,
         };
-        // SAFETY: The link and its device are valid; a registered device holds its parent. The
-        // ports own the device, so that they exist as long as C calls for it.
-        let raw = unsafe { own::scif_net_helper_alloc(ports.cast_mut().cast(), &link) };
+        let pointer: *const OwnerPointer = &*owner;
+        // SAFETY: The link and its device are valid; a registered device holds its parent. The device
+        // has the owner's pointer, so that it exists as long as C calls with it.
+        let raw = unsafe { own::scif_net_helper_alloc(pointer.cast_mut().cast(), &link) };
         // INVARIANT: The device has just been allocated.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             is_registered: Atomic::new(false),
+            _owner: owner,
         })
     }
 
-    /// Registers the device. From now on C calls its ports.
+    /// Registers the device. From now on C calls its owner.
     /// Context: may sleep.
     pub(crate) fn register(&self) -> Result {
         // SAFETY: The device is valid, and was not registered.
@@ -89,7 +103,7 @@ impl NetDev {
         Ok(())
     }
 
-    /// Unregisters the device, if it is registered. C calls its ports no more.
+    /// Unregisters the device, if it is registered. C calls its owner no more.
     /// Context: may sleep.
     pub(crate) fn unregister(&self) {
         if self.is_registered.xchg(false, Full) {
@@ -128,7 +142,7 @@ impl NetDev {
     /// Returns whether [`Self::stop`] was called for a queue of the device, and [`Self::wake`] was
     /// not.
     pub(crate) fn is_stopped(&self, queue: u32) -> bool {
-        // SAFETY: The device is valid, and has the queue: there is one for each port.
+        // SAFETY: The device is valid, and has the queue.
         unsafe { own::scif_net_helper_is_stopped(self.raw.as_ptr(), queue) }
     }
 
@@ -191,15 +205,12 @@ unsafe impl Send for Napi {}
 unsafe impl Sync for Napi {}
 
 impl Napi {
-    /// Creates the context that polls a port. It is disabled.
+    /// Creates the context that polls a queue, for the owner of the device. It is disabled, and is to be
+    /// dropped before the device.
     /// Context: may sleep.
-    pub(crate) fn new(device: &NetDev, ports: &Arc<Ports>, port: u32) -> Result<Self> {
-        let ports: *const Ports = &**ports;
-        // SAFETY: The device is valid. The ports own the context, so that they exist as long as C
-        // calls for it.
-        let raw = unsafe {
-            own::scif_net_helper_napi_new(device.raw.as_ptr(), ports.cast_mut().cast(), port)
-        };
+    pub(crate) fn new(device: &NetDev, queue: u32) -> Result<Self> {
+        // SAFETY: The device is valid.
+        let raw = unsafe { own::scif_net_helper_napi_new(device.raw.as_ptr(), queue) };
         // INVARIANT: The context has just been made.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,

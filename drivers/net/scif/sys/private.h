@@ -32,7 +32,7 @@ struct scif_net_xdp {
 /* A NAPI context, the queue that it polls, and counts of the queue. */
 struct scif_net_napi {
 	struct napi_struct napi;
-	void *ports;
+	void *owner;
 	unsigned int queue;
 	/* Written by the poll alone. */
 	u64 pages;
@@ -49,7 +49,7 @@ struct scif_net_napi {
 /* The private part of a device. */
 struct scif_net_private {
 	/* The first argument of the functions of Rust. */
-	void *ports;
+	void *owner;
 	u32 megabits;
 	/* Queues that are joined with the peer's; 0 without carrier. */
 	unsigned int joined;

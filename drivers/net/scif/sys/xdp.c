@@ -57,7 +57,7 @@ static int scif_net_set_program(struct net_device *dev, struct bpf_prog *program
 	if (old)
 		bpf_prog_put(old);
 	/* Without memory for it, frames that the peer has not cut are dropped. */
-	if (!old != !program && !scif_net_ask(private->ports, program ? SCIF_NET_PACKETS : 0))
+	if (!old != !program && !scif_net_ask(private->owner, program ? SCIF_NET_PACKETS : 0))
 		NL_SET_ERR_MSG(extack,
 			       "the peer was not told: there was no memory for a message");
 	return 0;
@@ -274,7 +274,7 @@ void scif_net_helper_filter_end(struct scif_net_napi *napi)
 	unsigned int sent, lost;
 
 	if (napi->xdp.waiting) {
-		sent = scif_net_send_packets(napi->ports, napi->queue,
+		sent = scif_net_send_packets(napi->owner, napi->queue,
 					     napi->xdp.back, napi->xdp.waiting);
 		lost = napi->xdp.waiting - sent;
 		WRITE_ONCE(napi->xdp.dropped, napi->xdp.dropped + lost);
@@ -302,7 +302,7 @@ int scif_net_xdp_xmit(struct net_device *dev, int count,
 	if (!netif_running(dev) || !netif_carrier_ok(dev))
 		return -ENETDOWN;
 	queue = smp_processor_id() % READ_ONCE(dev->real_num_tx_queues);
-	sent = scif_net_send_packets(private->ports, queue, frames, count);
+	sent = scif_net_send_packets(private->owner, queue, frames, count);
 	scif_net_return(frames, sent);
 	return sent;
 }
