@@ -49,29 +49,35 @@ pub fn unload(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a device of a node has a carrier, or has none.
+/// Waits until a device of a node has a carrier, or is there and has none.
 pub fn carrier(lab: &Lab, node: usize, device: &str, is_up: bool) -> Result<()> {
-    let file = format!("cat /sys/class/net/{device}/carrier 2>/dev/null || true");
+    let file = format!("/sys/class/net/{device}/carrier");
     let wanted = if is_up { "1" } else { "0" };
     let what = format!("carrier {wanted} of {device} of node {node}");
     wait_until(&what, lab.hang_limit(20), || {
-        let seen = lab.shell(node, &file)?;
-        Ok((seen.trim() == wanted).then_some(()))
+        let seen = lab.node(node).read_if_there(&file)?;
+        Ok(seen.is_some_and(|seen| seen.trim() == wanted).then_some(()))
     })
 }
 
-/// Waits until a node has the device.
-pub fn device(lab: &Lab, node: usize) -> Result<()> {
-    wait_until("the device", lab.hang_limit(20), || {
-        let seen = lab.shell(node, "[ ! -e /sys/class/net/scif0 ] || echo there")?;
-        Ok((!seen.is_empty()).then_some(()))
+/// Returns whether a node has a device.
+fn exists(lab: &Lab, node: usize, device: &str) -> Result<bool> {
+    let file = format!("/sys/class/net/{device}/ifindex");
+    Ok(lab.node(node).read_if_there(&file)?.is_some())
+}
+
+/// Waits until a node has a device.
+pub fn wait_for_device(lab: &Lab, node: usize, device: &str) -> Result<()> {
+    let what = format!("{device} of node {node}");
+    wait_until(&what, lab.hang_limit(20), || {
+        Ok(exists(lab, node, device)?.then_some(()))
     })
 }
 
 /// Gives the device of a node its address, and waits for the carrier.
 pub fn set_up(lab: &Lab, node: usize) -> Result<()> {
     let address = address(node);
-    device(lab, node)?;
+    wait_for_device(lab, node, "scif0")?;
     // The scripts of the kernel's own stack send nothing then.
     lab.shell(
         node,
@@ -306,8 +312,7 @@ fn carrier_follows_the_link(lab: &Lab) -> Result<()> {
     let driver = |action| format!("cd /sys/bus/ntb/drivers/scif && echo 0000:00:05.0 >{action}");
     lab.shell(0, &driver("unbind"))?;
     wait_until("no device", lab.hang_limit(20), || {
-        let seen = lab.shell(0, "[ ! -e /sys/class/net/scif0 ] || echo there")?;
-        Ok(seen.is_empty().then_some(()))
+        Ok((!exists(lab, 0, "scif0")?).then_some(()))
     })?;
     lab.shell(0, &driver("bind"))?;
     set_up(lab, 0)?;
@@ -361,8 +366,8 @@ fn star_forwards(lab: &Lab) -> Result<()> {
     }
     lab.shell(0, "echo 1 >/proc/sys/net/ipv4/ip_forward")?;
     for (device, peer) in [("scif0", 1), ("scif1", 2)] {
-        carrier_exists(lab, 0, device)?;
-        carrier_exists(lab, peer, "scif0")?;
+        wait_for_device(lab, 0, device)?;
+        wait_for_device(lab, peer, "scif0")?;
         // The kernel names devices in the order in which the peers come.
         let port = lab.shell(0, &format!("cat /sys/class/net/{device}/dev_port"))?;
         let node: usize = port.trim().parse()?;
@@ -380,18 +385,6 @@ fn star_forwards(lab: &Lab) -> Result<()> {
     }
     iperf_between(lab, [1, 2], "10.9.2.2", &["--bytes", "16M"])?;
     unload(lab)
-}
-
-fn carrier_exists(lab: &Lab, node: usize, device: &str) -> Result<()> {
-    let file = format!("[ ! -e /sys/class/net/{device} ] || echo there");
-    wait_until(
-        &format!("{device} of node {node}"),
-        lab.hang_limit(20),
-        || {
-            let seen = lab.shell(node, &file)?;
-            Ok((!seen.is_empty()).then_some(()))
-        },
-    )
 }
 
 /// The machines of a need, without the module.

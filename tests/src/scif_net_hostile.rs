@@ -60,7 +60,7 @@ fn again_and_again(lab: &Lab, node: usize, script: &str) -> Result<Process> {
 
 /// Gives the device of a node its address and routes. The device keeps them when a session ends.
 fn configure(lab: &Lab, node: usize) -> Result<()> {
-    scif_net::device(lab, node)?;
+    scif_net::wait_for_device(lab, node, "scif0")?;
     let (own, other) = (address(node), address(1 - node));
     // The emulator takes tens of milliseconds for a frame of 64 KiB if it traps each store. On the
     // only CPU of a node, nothing else runs meanwhile.

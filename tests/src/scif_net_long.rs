@@ -107,56 +107,48 @@ fn stream(lab: &Lab) -> Result<[Process; 2]> {
     Ok([client, server])
 }
 
-/// Waits until the device of a node has gone, or has no carrier.
-fn told(lab: &Lab, node: usize) -> Result<()> {
-    let file = "cat /sys/class/net/scif0/carrier 2>/dev/null || echo 0";
-    lab::wait_until("no carrier", lab.hang_limit(20), || {
-        Ok((lab.shell(node, file)?.trim() == "0").then_some(()))
-    })
-}
-
-/// Gives a node's device an address again, if it has none, and waits for the carrier.
-fn back(lab: &Lab, node: usize) -> Result<()> {
-    let has_address = "ip addr show dev scif0 2>/dev/null | grep -c 'inet ' || true";
-    if lab.shell(node, has_address)?.trim() == "1" {
-        return scif_net::carrier(lab, node, "scif0", true);
-    }
-    scif_net::set_up(lab, node)
-}
-
-/// Causes a loss. The stream of the round is not of use any more. Returns the end of the event.
-fn cause(lab: &Lab, event: Event, circumstances: &Circumstances<'_>) -> Result<Instant> {
+/// Causes a loss, and waits until the others are told. The stream of the round is not of use any
+/// more. Returns the end of the event, and the node whose device is a new one.
+fn cause(
+    lab: &Lab,
+    event: Event,
+    circumstances: &Circumstances<'_>,
+) -> Result<(Instant, Option<usize>)> {
     let told_since = |node: usize, since: Instant| {
-        told(lab, node)?;
+        scif_net::carrier(lab, node, "scif0", false)?;
         TOLD.check(circumstances, since.elapsed())
     };
-    match event {
+    let new = match event {
         Event::Kill => {
             lab.kill(1)?;
             told_since(0, Instant::now())?;
             lab.restart(1)?;
             scif_net::load(lab, 1)?;
+            Some(1)
         }
         Event::LinkLoss => {
             lab.set_link(0, 1, false)?;
             let pulled = Instant::now();
-            told(lab, 0)?;
+            scif_net::carrier(lab, 0, "scif0", false)?;
             told_since(1, pulled)?;
             lab.set_link(0, 1, true)?;
+            None
         }
         Event::ReloadNet(node) => {
             lab.rmmod(node, "scif_net")?;
             told_since(1 - node, Instant::now())?;
             scif_net::load_net(lab, node)?;
+            Some(node)
         }
         Event::ReloadBoth(node) => {
             lab.rmmod(node, "scif_net")?;
             lab.rmmod(node, "scif")?;
             told_since(1 - node, Instant::now())?;
             scif_net::load(lab, node)?;
+            Some(node)
         }
-    }
-    Ok(Instant::now())
+    };
+    Ok((Instant::now(), new))
 }
 
 /// Returns the unreclaimable memory of a node in KiB. Cached memory is dropped before.
@@ -172,9 +164,12 @@ fn memory(lab: &Lab, node: usize) -> Result<i64> {
 /// Loses something while TCP sends. Returns the time until both nodes had a carrier.
 fn one_round(lab: &Lab, event: Event, circumstances: &Circumstances<'_>) -> Result<Duration> {
     let processes = stream(lab)?;
-    let ended = cause(lab, event, circumstances)?;
+    let (ended, new) = cause(lab, event, circumstances)?;
+    if let Some(node) = new {
+        scif_net::set_up(lab, node)?;
+    }
     for node in 0..2 {
-        back(lab, node)?;
+        scif_net::carrier(lab, node, "scif0", true)?;
     }
     let took = ended.elapsed();
     for process in processes {

@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::command::Command;
 use crate::command::Output;
 use crate::command::Process;
+use crate::command::describe;
 use crate::config::Config;
 use crate::control::Control;
 use crate::control::NodeReport;
@@ -47,6 +48,7 @@ use crate::server::Reply;
 use crate::server::Served;
 use crate::transfer;
 use crate::wait::wait_until;
+use crate::wire::Outcome;
 
 /// Seconds in which a plain guest boots on an idle machine.
 const BOOT: u64 = 30;
@@ -263,6 +265,13 @@ impl Lab {
             self.hang_limit(COMMAND),
         )
         .with_context(|| format!("cannot copy {remote} from node {node}"))
+    }
+
+    /// Reads a small file of a node. No process is started for that: a kernel with debugging may
+    /// take a second for one.
+    fn read(&self, node: usize, path: &str) -> Result<Output> {
+        let limit = self.hang_limit(COMMAND);
+        transfer::read(node, self.guest(node)?, path, limit)
     }
 
     /// Kills a node as a power failure would.
@@ -542,7 +551,21 @@ impl Node<'_> {
 
     /// Reads a small file of the guest, for example one in sysfs or debugfs.
     pub fn read(&self, path: &str) -> Result<String> {
-        Ok(self.exec(["cat", path])?.success()?.stdout())
+        let output = self.lab.read(self.number, path)?;
+        match output.outcome {
+            Outcome::File { .. } => Ok(output.stdout()),
+            other => bail!("node {}: {}", self.number, describe(&other)),
+        }
+    }
+
+    /// Reads a small file of the guest. `None` if there is no such file, or it can't be read now.
+    pub fn read_if_there(&self, path: &str) -> Result<Option<String>> {
+        let output = self.lab.read(self.number, path)?;
+        match output.outcome {
+            Outcome::File { .. } => Ok(Some(output.stdout())),
+            Outcome::Failed { .. } => Ok(None),
+            other => bail!("node {}: {}", self.number, describe(&other)),
+        }
     }
 
     /// Writes a small file of the guest in one piece.

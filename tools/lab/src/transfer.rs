@@ -14,6 +14,7 @@ use anyhow::Result;
 use anyhow::bail;
 
 use crate::command::Command;
+use crate::command::Output;
 use crate::command::describe;
 use crate::guest::Guest;
 use crate::whole_file::WholeFile;
@@ -60,6 +61,14 @@ pub(crate) fn push(
     }
 }
 
+/// Reads a file of a guest. The outcome is that of the guest.
+pub(crate) fn read(node: usize, guest: Guest, remote: &str, limit: Duration) -> Result<Output> {
+    let request = Request::Pull {
+        path: remote.to_owned(),
+    };
+    Command::request(node, guest, request, limit).run()
+}
+
 pub(crate) fn pull(
     node: usize,
     guest: Guest,
@@ -67,10 +76,7 @@ pub(crate) fn pull(
     local: &Path,
     limit: Duration,
 ) -> Result<()> {
-    let request = Request::Pull {
-        path: remote.to_owned(),
-    };
-    let output = Command::request(node, guest, request, limit).run()?;
+    let output = read(node, guest, remote, limit)?;
     let Outcome::File { mode, .. } = output.outcome else {
         bail!("the copy {}", describe(&output.outcome));
     };
