@@ -154,6 +154,43 @@ fn rings_can_be_set(lab: &Lab) -> Result<()> {
     has(usual)
 }
 
+/// An administrator may have the stack poll a while before it lets the peer ring. The queues sleep
+/// afterwards, and wake up.
+fn interrupts_can_be_put_off(lab: &Lab) -> Result<()> {
+    let set = |polls: u32, nanoseconds: u32| {
+        for node in 0..2 {
+            let device = lab.node(node);
+            let folder = "/sys/class/net/scif0";
+            device.write(
+                &format!("{folder}/napi_defer_hard_irqs"),
+                &polls.to_string(),
+            )?;
+            device.write(
+                &format!("{folder}/gro_flush_timeout"),
+                &nanoseconds.to_string(),
+            )?;
+        }
+        anyhow::Ok(())
+    };
+    let usual = ["napi_defer_hard_irqs", "gro_flush_timeout"].map(|name| attribute(lab, 0, name));
+    let [polls, nanoseconds] = usual;
+    let (polls, nanoseconds) = (polls?.parse()?, nanoseconds?.parse()?);
+    for (polls, nanoseconds) in [(20, 20_000), (2, 1_000_000)] {
+        set(polls, nanoseconds)?;
+        iperf(lab, &["--bytes", "4M", "--parallel", "4"])?;
+        iperf(lab, &["--bytes", "4M", "--parallel", "4", "--reverse"])?;
+        lab.reset_counters()?;
+        lab.shell(0, &format!("busybox ping -c3 -W5 {}", address(1)))?;
+        let counters = lab.counters()?;
+        let doorbells: u64 = counters
+            .iter()
+            .map(|guest| guest.sum("ntb", |counters| counters.doorbells))
+            .sum();
+        ensure!(doorbells >= 3, "three pings took {doorbells} doorbells");
+    }
+    set(polls, nanoseconds)
+}
+
 /// The statistics of the kernel, of ethtool, and of the queues agree.
 fn statistics_agree(lab: &Lab, node: usize) -> Result<()> {
     let facts = facts(lab, node)?;
@@ -198,6 +235,7 @@ fn ethtool_shows_the_device(lab: &Lab) -> Result<()> {
     }
     queues_can_be_set(lab)?;
     rings_can_be_set(lab)?;
+    interrupts_can_be_put_off(lab)?;
     iperf(lab, &["--bytes", "1M"])?;
     iperf(lab, &["--bytes", "1M", "--reverse"])?;
     for node in 0..2 {

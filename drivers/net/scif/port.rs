@@ -10,6 +10,12 @@
 //! stack reads them, as the peer may go on writing to its buffers. The description of a frame is
 //! read once and checked by the kernel's function for virtual machines.
 //!
+//! # Sleep
+//!
+//! Before the port sleeps, it asks the peer to ring. A poll that has ended may still be at that, or at
+//! the contrary, while another CPU polls. To ask for a doorbell too often does no harm. So only the last
+//! poll that began may ask the peer not to ring ([`Port::polls`]).
+//!
 //! Locks: `tx` and `rx` are never held together, and bottom halves are disabled meanwhile.
 
 use crate::sys::{
@@ -67,6 +73,10 @@ pub(crate) struct Port {
     rx: SpinLock<Option<Arc<Queue>>>,
     /// Whether frames may be with an engine.
     has_aloft: Atomic<bool>,
+    /// Number of polls that have begun.
+    polls: Atomic<u32>,
+    /// Whether the peer may ring for the next frame. Written under `rx`.
+    is_asleep: Atomic<bool>,
     pub(crate) sent: Counts,
     pub(crate) received: Counts,
 }
@@ -79,6 +89,8 @@ impl Port {
             tx <- new_spinlock!(None, "scif_net::Port::tx"),
             rx <- new_spinlock!(None, "scif_net::Port::rx"),
             has_aloft: Atomic::new(false),
+            polls: Atomic::new(0),
+            is_asleep: Atomic::new(false),
             sent: Counts::new(),
             received: Counts::new(),
         })
@@ -222,6 +234,12 @@ impl Port {
         let Some(napi) = self.napi.as_ref() else {
             return 0;
         };
+        let number_of_poll = self.polls.load(Relaxed).wrapping_add(1);
+        self.polls.store(number_of_poll, Relaxed);
+        if budget == 0 {
+            // The console's messages by netpoll, with interrupts off, where no engine may be called.
+            return 0;
+        }
         let has_to_publish = self.has_aloft.load(Relaxed) && self.publish(device, number);
         let mut done = 0;
         while done < budget {
@@ -236,27 +254,41 @@ impl Port {
             device.wake(number);
         }
         if done == budget || has_to_publish {
-            // More frames may be there. A budget of 0 is for the sender alone.
+            // More frames may be there.
             return budget;
         }
         if !napi.complete(done) {
             // A program polls, or the stack has put interrupts off: doorbells would be in vain. After
             // a frame, the peer has reached the count at which it was to ring.
-            if done == 0 {
-                self.receiving(|receiving| {
-                    // Fails only if the session ends.
-                    let _ = receiving.stay_awake();
-                });
+            if done == 0 && self.is_asleep.load(Relaxed) {
+                self.stay_awake(number_of_poll);
             }
-        } else if !self.is_aloft() {
+        } else if !self.is_aloft() && self.sleep() {
             // While a frame is with an engine, its landing schedules the next poll.
-            let mut is_missed = false;
-            self.receiving(|receiving| is_missed = receiving.sleep() == Ok(true));
-            if is_missed {
-                napi.schedule();
-            }
+            napi.schedule();
         }
         done
+    }
+
+    /// Asks the peer to ring for the next frame. Returns whether one has arrived meanwhile.
+    fn sleep(&self) -> bool {
+        let mut is_missed = false;
+        self.receiving(|receiving| {
+            is_missed = receiving.sleep() == Ok(true);
+            self.is_asleep.store(true, Relaxed);
+        });
+        is_missed
+    }
+
+    /// Asks the peer not to ring, unless another poll has begun since, which may sleep already.
+    fn stay_awake(&self, number_of_poll: u32) {
+        self.receiving(|receiving| {
+            if self.polls.load(Relaxed) == number_of_poll {
+                // Fails only if the session ends.
+                let _ = receiving.stay_awake();
+                self.is_asleep.store(false, Relaxed);
+            }
+        });
     }
 
     /// Takes frames of the peer, at most `most`, and delivers them. Returns their number.
