@@ -140,6 +140,10 @@ impl Receiving<'_> {
     pub fn post(&mut self) -> Result {
         let queue = self.queue;
         let state = &mut *self.state;
+        if state.posted.wrapping_sub(state.taken) >= queue.own.slots() {
+            // As after most polls that find no frame.
+            return Ok(());
+        }
         state.buffers.recover();
         let theirs = queue.theirs()?;
         while state.posted.wrapping_sub(state.taken) < queue.own.slots() {
