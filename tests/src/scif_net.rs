@@ -4,6 +4,9 @@
 //! iperf3 sends over the devices; the tests read what it reports, and what the devices and the
 //! bridge have counted.
 
+use std::time::Duration;
+use std::time::Instant;
+
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
@@ -387,6 +390,38 @@ fn star_forwards(lab: &Lab) -> Result<()> {
     unload(lab)
 }
 
+/// A driver that goes gives silent peers up after 30 seconds, and not one after the other.
+fn silent_peers_are_given_up_together(lab: &Lab) -> Result<()> {
+    (0..3).try_for_each(|node| load(lab, node))?;
+    for device in ["scif0", "scif1"] {
+        wait_for_device(lab, 0, device)?;
+        lab.shell(0, &format!("ip link set {device} up"))?;
+        carrier(lab, 0, device, true)?;
+    }
+    for node in 1..3 {
+        lab.pause(node)?;
+    }
+    let start = Instant::now();
+    lab.command(0, ["rmmod", "scif_net"])?
+        .timeout(Duration::from_secs(90))
+        .run()?
+        .success()?;
+    let took = start.elapsed().as_secs_f64();
+    for node in 1..3 {
+        lab.resume(node)?;
+    }
+    println!("      rmmod took {took:.1} s");
+    ensure!((25.0..50.0).contains(&took), "rmmod took {took:.1} s");
+    lab.check_kernel_log_except(0, &["taints kernel", "does not release frame rings"])?;
+    for node in 0..3 {
+        if node != 0 {
+            lab.rmmod(node, "scif_net")?;
+        }
+        lab.rmmod(node, "scif")?;
+    }
+    Ok(())
+}
+
 /// The machines of a need, without the module.
 const fn bare(need: Need) -> Need {
     Need {
@@ -429,4 +464,11 @@ pub const TESTS: &[Test] = &[
         carries_ip,
     ),
     test("scif_net::star_forwards", STAR, star_forwards),
+    test(
+        "scif_net::silent_peers_are_given_up_together",
+        STAR,
+        silent_peers_are_given_up_together,
+    )
+    .expects(&["is lost: "])
+    .by_name(),
 ];

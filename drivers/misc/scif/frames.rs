@@ -317,6 +317,8 @@ impl FrameService {
     /// Ends all links, and removes all clients. The service is attached to no peer any more.
     /// Context: may sleep, waits for peers.
     pub(crate) fn end(&self) {
+        // All peers at once, as one that is silent takes a while to be given up.
+        self.links.iter().for_each(|link| link.begin_end());
         for link in self.links.iter() {
             link.end();
             link.peer.detach(ServiceId::NET);

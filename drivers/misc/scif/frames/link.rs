@@ -55,6 +55,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -85,7 +86,8 @@ pub(super) struct Inner {
     pub(super) state: State,
     /// The client, until the driver or the session has gone.
     pub(super) client: Option<Arc<dyn Client>>,
-    /// Rings that were to be joined anew when the peer was lost. It may still write to them.
+    /// Rings that this node has withdrawn. The peer may still write to them: it has not answered yet, or
+    /// is lost.
     kept: Option<Rings>,
     /// The wanted number of slots that could not be had. Then the client gets the usual number.
     refused: Option<u32>,
@@ -104,6 +106,8 @@ pub(crate) struct Link {
     is_released: Atomic<bool>,
     /// Whether the client leaves.
     is_leaving: Atomic<bool>,
+    /// Milliseconds of [`Link::now`] from which on a peer that has not answered a Withdraw counts as lost.
+    release_by: Atomic<u64>,
     /// Woken when one of these is so.
     #[pin]
     released: WaitQueue,
@@ -127,8 +131,8 @@ const JOINS: u64 = 64;
 /// A peer may load its driver again and again, too.
 const JOIN: u64 = REJOIN / 20;
 
-/// Time after which a peer that does not release the rings counts as lost.
-const RELEASE: Delta = Delta::from_secs(30);
+/// Milliseconds after which a peer that does not release the rings counts as lost.
+const RELEASE: u64 = 30_000;
 
 impl Inner {
     /// Makes an offer to the peer, if none was made.
@@ -243,6 +247,7 @@ impl Link {
                 inner <- new_mutex!(inner, "frames::Link::inner"),
                 is_released: Atomic::new(false),
                 is_leaving: Atomic::new(false),
+                release_by: Atomic::new(0),
                 released <- new_wait_queue!("scif::frames::Link::released"),
                 joins <- PeerQueue::new(joins),
                 budget: Budget::new(JOINS, JOIN),
@@ -423,23 +428,37 @@ impl Link {
         drop((rings, kept));
     }
 
-    /// Ends the use of the rings.
-    /// Context: may sleep, waits for the peer.
-    pub(super) fn end(&self) {
+    /// Ends the use of the rings by the client, and tells the peer. [`Self::end`] is called afterwards.
+    /// Context: may sleep, waits for an item that joins the rings anew.
+    pub(super) fn begin_end(&self) {
         let Some(rings) = self.leave_client() else {
             return;
         };
+        let mut inner = self.inner.lock();
+        // A peer that lies has made an offer before it has released those.
+        inner.state = State::Ended(inner.kept.replace(rings));
+        drop(inner);
         match Reservation::new(GFP_KERNEL) {
             Ok(reservation) => self.say_withdraw(reservation),
             Err(_) => self.peer.fail("there is no memory to withdraw frame rings"),
         }
-        let kept = self.await_release(rings);
-        self.inner.lock().state = State::Ended(kept);
+    }
+
+    /// Waits until the peer uses the withdrawn rings no more, and frees them.
+    /// Context: may sleep, waits for the peer.
+    pub(super) fn end(&self) {
+        let rings = self.inner.lock().kept.take();
+        if let Some(rings) = rings {
+            let kept = self.await_release(rings);
+            self.inner.lock().kept = kept;
+        }
     }
 
     /// Tells the peer that this node uses its rings no more.
     fn say_withdraw(&self, reservation: Reservation) {
         self.is_released.store(false, Release);
+        let release_by = self.now().saturating_add(RELEASE);
+        self.release_by.store(release_by, Relaxed);
         self.peer.send(reservation, &FrameMessage::Withdraw {});
     }
 
@@ -448,10 +467,12 @@ impl Link {
     /// Context: may sleep, waits for the peer.
     fn await_release(&self, rings: Rings) -> Option<Rings> {
         let is_over = || self.is_released.load(Acquire) || self.peer.is_over();
+        let rest = self.release_by.load(Relaxed).saturating_sub(self.now());
+        let rest = Delta::from_millis(rest.min(RELEASE) as i64);
         // No signal may interrupt this: the peer writes to the rings until it has the message.
         let waited = self
             .released
-            .wait_uninterruptible_timeout(RELEASE, || is_over().then_some(()));
+            .wait_uninterruptible_timeout(rest, || is_over().then_some(()));
         if waited.is_none() {
             self.peer.fail("it does not release frame rings");
         }
