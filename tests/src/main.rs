@@ -74,6 +74,7 @@ test_files! {
     scif_net_engines
     scif_net_guide
     scif_net_hostile
+    scif_net_injection
     scif_net_judges
     scif_net_kernel
     scif_net_long

@@ -35,7 +35,7 @@ const PORT: &str = "2411";
 
 /// Lets functions called by some code of a node's kernel fail when a program requests it. `code` is
 /// an awk program that prints the addresses of the code's symbols.
-fn choose(lab: &Lab, node: usize, code: &str) -> Result<()> {
+pub fn choose(lab: &Lab, node: usize, code: &str) -> Result<()> {
     let script = format!(
         r#"cd /sys/kernel/debug
         range=$(awk '{code}' /proc/kallsyms | sort)
@@ -63,7 +63,7 @@ fn choose(lab: &Lab, node: usize, code: &str) -> Result<()> {
 }
 
 /// An awk program that selects the code of the module.
-const MODULE: &str = r#"$4 == "[scif]" && tolower($2) == "t" { print $1 }"#;
+pub const MODULE: &str = r#"$4 == "[scif]" && tolower($2) == "t" { print $1 }"#;
 
 /// Runs all scenarios with failures on one side.
 fn inject(lab: &Lab, side: &str, peer: usize) -> Result<()> {
