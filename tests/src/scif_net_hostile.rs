@@ -78,13 +78,14 @@ fn configure(lab: &Lab, node: usize) -> Result<()> {
 }
 
 /// Starts the load: programs of both nodes that send and receive. Returns those of node 0, and
-/// those of node 1.
+/// those of node 1. A program that a lie stops is killed, as late as its kernel is slow.
 ///
 /// A node holds up to 4 MiB of fragments of packets that the liar has spoilt, for a second here
 /// instead of 30, so that they are not taken for a leak afterwards.
 fn load(lab: &Lab) -> Result<[Vec<Process>; 2]> {
     let mut started = [Vec::new(), Vec::new()];
     let honest = address(HONEST);
+    let killed = |seconds: u32| format!("timeout -s KILL {}", seconds * lab.slowness());
     for (node, processes) in started.iter_mut().enumerate() {
         lab.shell(
             node,
@@ -95,7 +96,7 @@ fn load(lab: &Lab) -> Result<[Vec<Process>; 2]> {
         )?;
         configure(lab, node)?;
         for port in 5201..5205 {
-            let server = format!("timeout -s KILL 5 iperf3 --server --port {port}");
+            let server = format!("{} iperf3 --server --port {port}", killed(5));
             processes.push(again_and_again(lab, node, &server)?);
         }
     }
@@ -106,14 +107,20 @@ fn load(lab: &Lab) -> Result<[Vec<Process>; 2]> {
         "--port 5203 --udp --bitrate 8M --length 1400",
         "--port 5204 --udp --bitrate 8M --length 30000",
     ] {
-        let client =
-            format!("timeout -s KILL 4 iperf3 --client {honest} --time 2 {arguments} || sleep 0.1");
+        let client = format!(
+            "{} iperf3 --client {honest} --time 2 {arguments} || sleep 0.1",
+            killed(4)
+        );
         on_hostile.push(again_and_again(lab, HOSTILE, &client)?);
     }
-    let forwarded = "timeout -s KILL 3 ping -i 0.01 -c 200 -s 1400 10.77.0.1 || sleep 0.1";
-    on_hostile.push(again_and_again(lab, HOSTILE, forwarded)?);
+    let forwarded = format!(
+        "{} ping -i 0.01 -c 200 -s 1400 10.77.0.1 || sleep 0.1",
+        killed(3)
+    );
+    on_hostile.push(again_and_again(lab, HOSTILE, &forwarded)?);
     let client = format!(
-        "timeout -s KILL 4 iperf3 --client {} --time 2 || sleep 0.1",
+        "{} iperf3 --client {} --time 2 || sleep 0.1",
+        killed(4),
         address(HOSTILE)
     );
     on_honest.push(again_and_again(lab, HONEST, &client)?);
