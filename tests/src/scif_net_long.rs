@@ -36,15 +36,15 @@ const TOLD: Promise = Promise {
     seconds: 2.0,
 };
 
-/// A loss. All but the first two come to a node.
+/// A loss.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Node 1 is killed, and boots again.
     Kill,
     LinkLoss,
-    /// scif_net is unloaded and loaded.
+    /// scif_net of a node is unloaded and loaded.
     ReloadNet(usize),
-    /// scif_net and scif are.
+    /// scif_net and scif of a node are.
     ReloadBoth(usize),
 }
 
