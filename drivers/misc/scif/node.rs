@@ -340,8 +340,9 @@ impl Arrivals {
         if services.iter().any(|other| other.id() == service.id()) {
             return Err(EEXIST);
         }
-        services.push(service.clone(), GFP_KERNEL)?;
+        // Nothing fails after the push: the caller's module goes if this fails.
         let nodes = self.nodes.online_nodes()?;
+        services.push(service.clone(), GFP_KERNEL)?;
         for peer in nodes.iter().filter_map(KnownNode::online) {
             let attached = service.as_arc_borrow().attach(peer);
             let attached = attached.and_then(|attached| peer.attach(service.id(), attached));
