@@ -12,8 +12,9 @@
 //! other user: the peer needs no buffer that only this user can free. Pages of a pool that the peer
 //! reaches as a whole are never given.
 //!
-//! If few more may be given, the set is *short*, and may grow to [`MOST_FOLD`] times its first size.
-//! `growth.rs` allocates and frees the pages.
+//! If half of those that may be given are, the set is *short*, and may double, up to [`MOST_FOLD`] times
+//! its first size. So there are pages while the item of `growth.rs` waits for a CPU: the faster the
+//! peer sends, the more come meanwhile.
 //!
 //! The page pool of the network stack does not serve here: it may return a page to the kernel
 //! without telling its user, but a page that the peer reaches must be taken from the peer first.
@@ -37,10 +38,10 @@ use kernel::{
 };
 
 /// Number of times by which the set may be larger than at first, when it has a buffer for each slot.
-const MOST_FOLD: usize = 4;
-
-/// Number of buffers that are added at once.
-const ADDED: usize = 64;
+///
+/// With the usual 256 slots these are 16 MiB for a queue: half of what a socket of TCP may hold by the
+/// defaults of the kernel.
+pub(super) const MOST_FOLD: usize = 16;
 
 /// Number of given buffers that are checked at a time.
 const CHECKED: usize = 64;
@@ -48,7 +49,7 @@ const CHECKED: usize = 64;
 /// The buffers of a queue.
 pub(super) struct Buffers {
     /// The pages, by the numbers of the buffers.
-    pages: KVVec<Option<SharedMemory>>,
+    pages: KVVec<Option<KBox<SharedMemory>>>,
     /// Numbers without a page.
     vacant: KVVec<u16>,
     free: Fifo<u16>,
@@ -61,7 +62,7 @@ pub(super) struct Buffers {
     count: usize,
     /// Number of buffers that are never given. `None` if no buffer is.
     reserve: Option<usize>,
-    /// Whether few more buffers could be given since the last call of [`Self::shortage`].
+    /// Whether half of the buffers that may be given were, since the last call of [`Self::shortage`].
     is_short: bool,
     /// Whether there was no memory for more since the last call of [`Self::surplus`] that returned
     /// `None`.
@@ -75,7 +76,9 @@ impl Buffers {
     /// caller is inside the peer.
     /// Context: may sleep.
     pub(super) fn new(path: &dyn Path, slots: u32, most: usize) -> Result<Self> {
-        let first = path.share(PAGE_SIZE, Payer::None)?;
+        let share =
+            || KBox::new(path.share(PAGE_SIZE, Payer::None)?, GFP_KERNEL).map_err(Error::from);
+        let first = share()?;
         let slots = slots as usize;
         let may_give = first.has_own_pages();
         let most = match may_give {
@@ -101,13 +104,13 @@ impl Buffers {
         }
         this.add(first)?;
         while this.count < slots {
-            this.add(path.share(PAGE_SIZE, Payer::None)?)?;
+            this.add(share()?)?;
         }
         Ok(this)
     }
 
     /// Adds a buffer. Returns the page if there may be no more.
-    pub(super) fn add(&mut self, page: SharedMemory) -> Result<(), NoRoom> {
+    pub(super) fn add(&mut self, page: KBox<SharedMemory>) -> Result<(), NoRoom> {
         let Some(number) = self.vacant.pop() else {
             return Err(NoRoom(page));
         };
@@ -122,7 +125,7 @@ impl Buffers {
     /// Returns the number of buffers to add.
     pub(super) fn shortage(&mut self) -> usize {
         match core::mem::take(&mut self.is_short) {
-            true => self.vacant.len().min(ADDED),
+            true => self.vacant.len().min(self.count),
             false => 0,
         }
     }
@@ -144,9 +147,9 @@ impl Buffers {
     }
 
     /// Removes a page that the set has not needed since the last call that returned `None`.
-    pub(super) fn surplus(&mut self) -> Option<SharedMemory> {
-        // As many as were given, and a whole ring beside them.
-        if self.count > self.posted.len() + self.peak {
+    pub(super) fn surplus(&mut self) -> Option<KBox<SharedMemory>> {
+        // Twice as many as were given, and a whole ring beside them: the set would be short with less.
+        if self.count > self.posted.len() + 2 * self.peak {
             if let Some(number) = self.free.pop() {
                 let page = self.pages.get_mut(usize::from(number))?.take()?;
                 // There is room: the number was there before.
@@ -163,7 +166,7 @@ impl Buffers {
     /// Returns the page of a buffer.
     fn page(&self, buffer: u16) -> Result<&SharedMemory> {
         let page = self.pages.get(usize::from(buffer));
-        page.and_then(|page| page.as_ref()).ok_or(EINVAL)
+        page.and_then(|page| page.as_deref()).ok_or(EINVAL)
     }
 
     /// Takes a free buffer, which is to be posted as number `number`. Returns its bus address.
@@ -189,10 +192,7 @@ impl Buffers {
     pub(super) fn give(&mut self, buffer: u16) -> Option<GivenPage> {
         let reserve = self.reserve?;
         let most = self.count.saturating_sub(reserve);
-        // Early enough that none has to be copied until there are more, but not if there are as many
-        // as at first, and few are given.
-        let early = ADDED.min(self.posted.len().saturating_sub(reserve) / 2);
-        self.is_short |= self.given_count + early >= most;
+        self.is_short |= 2 * self.given_count >= most;
         if self.given_count >= most {
             return None;
         }
@@ -210,7 +210,12 @@ impl Buffers {
         }
     }
 
-    /// Frees given buffers to which no user has a reference any more.
+    /// Returns the number of calls of [`Self::recover`] that check all given buffers.
+    pub(super) fn checks(&self) -> usize {
+        self.given.len().div_ceil(CHECKED)
+    }
+
+    /// Frees given buffers to which no user has a reference any more. Checks some of them.
     pub(super) fn recover(&mut self) {
         for _ in 0..self.given.len().min(CHECKED) {
             let Some(buffer) = self.given.pop() else {
@@ -230,7 +235,7 @@ impl Buffers {
 }
 
 /// A page that found no room in a set, which has as many as it may have.
-pub(super) struct NoRoom(#[expect(dead_code)] SharedMemory);
+pub(super) struct NoRoom(#[expect(dead_code)] KBox<SharedMemory>);
 
 impl From<NoRoom> for Error {
     fn from(_: NoRoom) -> Self {

@@ -27,6 +27,7 @@ use crate::{
 use kernel::{
     impl_has_work,
     page::PAGE_SIZE,
+    prelude::*,
     sync::{
         atomic::Relaxed,
         Arc,
@@ -80,7 +81,8 @@ impl Queue {
     fn grow(&self, path: &dyn Path) {
         let count = bottom_halves_disabled(|| self.receiver.lock().buffers.shortage());
         for _ in 0..count {
-            let Ok(page) = path.share(PAGE_SIZE, Payer::Optional) else {
+            let page = path.share(PAGE_SIZE, Payer::Optional);
+            let Ok(page) = page.and_then(|page| Ok(KBox::new(page, GFP_KERNEL)?)) else {
                 bottom_halves_disabled(|| self.receiver.lock().buffers.refuse());
                 return;
             };
@@ -95,11 +97,14 @@ impl Queue {
     /// Frees the buffers that were not needed for a second.
     /// Context: may sleep.
     fn shrink(&self) {
+        let checks = bottom_halves_disabled(|| self.receiver.lock().buffers.checks());
+        for _ in 0..checks {
+            bottom_halves_disabled(|| self.receiver.lock().buffers.recover());
+        }
         loop {
             let mut pages = [const { None }; FREED];
             bottom_halves_disabled(|| {
                 let buffers = &mut self.receiver.lock().buffers;
-                buffers.recover();
                 for place in &mut pages {
                     *place = buffers.surplus();
                     if place.is_none() {

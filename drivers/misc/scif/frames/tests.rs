@@ -5,7 +5,10 @@
 //! This file has more than 500 lines because all cases share a bed of a node, its peer and a client.
 
 use super::{
-    buffers::Buffers,
+    buffers::{
+        Buffers,
+        MOST_FOLD, //
+    },
     rings::SLOTS,
     *, //
 };
@@ -53,7 +56,7 @@ use kernel::{
 /// Id of the node. It shows a reader of the log that a test loses its peer.
 const NODE: u16 = u16::MAX;
 /// Number of pages that users hold at most.
-const MOST_GIVEN: usize = 4 * SLOTS as usize - SLOTS as usize / 2;
+const MOST_GIVEN: usize = MOST_FOLD * SLOTS as usize - SLOTS as usize / 2;
 /// Time limit of a wait, so that a failing test does not hang.
 const LIMIT: Delta = Delta::from_secs(30);
 
