@@ -218,13 +218,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (count, names) = (left_out.len(), left_out.join(" "));
         println!("NOT RUN, as --until had passed: {count} tests: {names}");
     }
-    for failed in &runner.failed {
-        println!("failed: {failed}");
-    }
     if let Some(seeds) = &arguments.weak_order {
         println!("seeds {seeds}");
     }
     print!("{}", summary::get());
+    for failed in &runner.failed {
+        println!("failed: {failed}");
+    }
     let (passed, failed) = (runner.passed, runner.failed.len());
     drop(runner);
     println!("{passed} passed, {failed} failed");
