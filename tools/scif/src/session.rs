@@ -74,9 +74,18 @@ impl<T: Bytes> Session<T> {
         &self.transport
     }
 
-    /// Returns the connection, without the conversation.
-    pub fn into_transport(self) -> T {
-        self.transport
+    /// Goes on over another connection, which `make` makes of this one. `failure` is for errors of this
+    /// machine.
+    pub fn over<U>(
+        self,
+        make: impl FnOnce(T) -> io::Result<U>,
+        failure: &str,
+    ) -> Result<Session<U>> {
+        let (transport, rest) = self.exchange(());
+        match make(transport) {
+            Ok(transport) => Ok(rest.exchange(transport).1),
+            Err(error) => Err(rest.failed(failure, error)),
+        }
     }
 
     /// Returns the name of the peer.
@@ -179,6 +188,29 @@ impl<T: Bytes> Session<T> {
             }
         }
         self.lost(error)
+    }
+}
+
+impl<T> Session<T> {
+    /// Puts another connection in the place of this one. Returns both.
+    fn exchange<U>(self, transport: U) -> (T, Session<U>) {
+        let session = Session {
+            transport,
+            peer: self.peer,
+            timeout: self.timeout,
+            activity: self.activity,
+            node_lost: self.node_lost,
+        };
+        (self.transport, session)
+    }
+
+    /// Returns the error for a failed call that needs the peer, which may be gone. `failure` is for
+    /// errors of this machine.
+    pub fn failed(&self, failure: &str, source: io::Error) -> Error {
+        match self.lost(source) {
+            Error::Local { source, .. } => Error::local(failure)(source),
+            error => error,
+        }
     }
 
     fn lost(&self, source: io::Error) -> Error {

@@ -87,7 +87,7 @@ pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, guest: &Guest<'_>)
     session.send(&Message::Go)?;
     // The client may keep this thread waiting.
     let ring = (guest.sleepers.during(|| OverRing::new(connection)))
-        .map_err(Error::local("cannot make a ring"))?;
+        .map_err(|error| session.failed("cannot make a ring", error))?;
     let over_ring = Session::new(ring, session.peer());
     serve(&over_ring, guest).inspect_err(|error| over_ring.send_failure(error))
 }

@@ -23,6 +23,7 @@ use scif::session::Session;
 use sha2::Digest;
 use sha2::Sha256;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,4 +232,23 @@ fn file_that_changes_while_sent_is_refused() {
         assert!(fixture.logged(reason));
     }
     assert!(fixture.names().is_empty());
+}
+
+/// A peer that goes while a ring is made is told from a machine that can't make one.
+#[test]
+fn failure_of_another_connection_names_the_peer_or_the_reason() {
+    for (errno, status, text) in [
+        (libc::ECONNRESET, 4, "node 1 closed the connection"),
+        (libc::ENOMEM, 1, "cannot make a ring"),
+    ] {
+        let (here, _there) = in_process::pair();
+        let session = Session::new(here, "node 1");
+        let made = session.over(
+            |_| Err::<(), _>(io::Error::from_raw_os_error(errno)),
+            "cannot make a ring",
+        );
+        let error = made.err().unwrap();
+        assert_eq!(error.exit_status(), status);
+        assert!(error.to_string().starts_with(text), "{error}");
+    }
 }

@@ -151,7 +151,7 @@ impl<T: Bytes + Send> Work for Connections<T> {
     fn step(&mut self, times: &mut Times) -> Result<()> {
         let connected = times
             .part(0, || self.dial.connect(self.port))
-            .map_err(Error::local("cannot make another connection"))?;
+            .map_err(|error| self.session.failed("cannot make another connection", error))?;
         self.open.push_back(connected);
         self.close(times, self.most.saturating_sub(1));
         Ok(())

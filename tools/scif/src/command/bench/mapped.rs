@@ -125,7 +125,7 @@ impl Accesses {
             window.buffer as usize,
             Protection::ReadWrite,
         )
-        .map_err(Error::local("cannot map the peer's window"))?;
+        .map_err(|error| session.failed("cannot map the peer's window", error))?;
         Ok(Self {
             mapping,
             _session: session,

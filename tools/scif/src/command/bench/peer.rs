@@ -45,16 +45,15 @@ pub fn ring(common: &Common) -> Result<Session<OverRing<Connection>>> {
         Message::Go => {}
         message => return Err(first.unexpected(&message)),
     }
-    let peer = first.peer().to_owned();
-    let ring = OverRing::new(first.into_transport()).map_err(Error::local("cannot make a ring"))?;
-    if let Err(reason) = ring.is_mapped() {
+    let session = first.over(OverRing::new, "cannot make a ring")?;
+    if let Err(reason) = session.transport().is_mapped() {
+        let peer = session.peer();
         return Err(Error::Refused(format!(
             "{peer} and this node can't map each other's memory ({}), so a ring would be the connection itself: \
              measure that, with --transport scif",
             errno_name(&reason)
         )));
     }
-    let session = Session::new(ring, peer);
     session.greet()?;
     Ok(session)
 }
