@@ -5,6 +5,7 @@
 //! in the file of the receiver.
 
 use anyhow::Result;
+use anyhow::bail;
 use anyhow::ensure;
 use lab::Lab;
 use lab::Process;
@@ -24,6 +25,16 @@ const FILE: &str = "/run/scif-net-file";
 fn digest(lab: &Lab, node: usize) -> Result<String> {
     let said = lab.shell(node, &format!("sha256sum <{FILE}"))?;
     Ok(said.trim().to_owned())
+}
+
+/// Returns the size of the file of a node, and the digest of each 64 KiB of it.
+fn parts(lab: &Lab, node: usize) -> Result<Vec<String>> {
+    let script = format!(
+        "cd /run; split --bytes 64K --suffix-length 6 {FILE} part.
+        stat --format %s {FILE}; md5sum part.* | cut --characters 1-32; rm part.*"
+    );
+    let said = lab.shell(node, &script)?;
+    Ok(said.lines().map(str::to_owned).collect())
 }
 
 /// Waits until node 1 has received more than `count` bytes, or the sender has ended.
@@ -62,11 +73,19 @@ fn begin(lab: &Lab) -> Result<[Process; 2]> {
 /// Waits until the file was sent, and checks that it has arrived.
 fn end(lab: &Lab, [client, server]: [Process; 2]) -> Result<()> {
     client.wait()?.success()?;
-    server.wait()?;
-    ensure!(
-        digest(lab, 0)? == digest(lab, 1)?,
-        "the file has arrived with other bytes"
-    );
+    server.wait()?.success()?;
+    if digest(lab, 0)? != digest(lab, 1)? {
+        let [sent, received] = [parts(lab, 0)?, parts(lab, 1)?];
+        let pairs = sent.iter().zip(&received).enumerate();
+        let wrong: Vec<usize> = pairs
+            .filter_map(|(number, (sent, received))| (sent != received).then_some(number))
+            .collect();
+        bail!(
+            "the file has arrived with other bytes, in these parts of 64 KiB of {} sent and {} received: {wrong:?}",
+            sent.len(),
+            received.len()
+        );
+    }
     Ok(())
 }
 
