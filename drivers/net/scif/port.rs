@@ -139,14 +139,16 @@ impl Port {
             Err(_) => self.sent.fail_one(),
         }
         let is_full = sending.room().is_ok_and(|room| room < ENOUGH);
+        if has_more_behind && !is_full {
+            sending.leave_to_next();
+            return None;
+        }
         if is_full {
             device.stop(number);
         }
-        if is_full || !has_more_behind {
-            // Fails only if the session ends.
-            let _ = sending.publish();
-            device.landed(number, sending.landed());
-        }
+        // Fails only if the session ends.
+        let _ = sending.publish();
+        device.landed(number, sending.landed());
         if is_full && sending.wait_for_room(ENOUGH) == Ok(true) {
             device.wake(number);
         }

@@ -12,9 +12,9 @@
 //! other user: the peer needs no buffer that only this user can free. Pages of a pool that the peer
 //! reaches as a whole are never given.
 //!
-//! If half of those that may be given are, the set is *short*, and may double, up to [`MOST_FOLD`] times
-//! its first size. So there are pages while the item of `growth.rs` waits for a CPU: the faster the
-//! peer sends, the more come meanwhile.
+//! If half of those that may be given are, the set is *short*, and may double, up to [`MOST`] buffers. So
+//! there are pages while the item of `growth.rs` waits for a CPU: the faster the peer sends, the more
+//! come meanwhile.
 //!
 //! The page pool of the network stack does not serve here: it may return a page to the kernel
 //! without telling its user, but a page that the peer reaches must be taken from the peer first.
@@ -37,14 +37,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// Number of times by which the set may be larger than at first, when it has a buffer for each slot.
+/// Number of buffers that the set may have, or twice the slots of a larger ring.
 ///
-/// With the usual 256 slots these are 16 MiB for a queue: half of what a socket of TCP may hold by the
-/// defaults of the kernel.
-pub(super) const MOST_FOLD: usize = 16;
+/// These are 16 MiB for a queue: half of what a socket of TCP may hold by the defaults of the kernel.
+pub(super) const MOST: usize = 4096;
 
-/// Number of given buffers that are checked at a time.
-const CHECKED: usize = 64;
+/// Number of given buffers that are checked at a time, at least and outside the polls.
+const CHECKED: usize = 32;
 
 /// The buffers of a queue.
 pub(super) struct Buffers {
@@ -62,7 +61,7 @@ pub(super) struct Buffers {
     count: usize,
     /// Number of buffers that are never given. `None` if no buffer is.
     reserve: Option<usize>,
-    /// Whether half of the buffers that may be given were, since the last call of [`Self::shortage`].
+    /// Whether half of the buffers that may be given were since the last call of [`Self::shortage`].
     is_short: bool,
     /// Whether there was no memory for more since the last call of [`Self::surplus`] that returned
     /// `None`.
@@ -82,7 +81,7 @@ impl Buffers {
         let slots = slots as usize;
         let may_give = first.has_own_pages();
         let most = match may_give {
-            true => most.clamp(slots, MOST_FOLD * slots),
+            true => most.clamp(slots, MOST.max(2 * slots)),
             false => slots,
         };
         let mut this = Self {
@@ -124,10 +123,18 @@ impl Buffers {
 
     /// Returns the number of buffers to add.
     pub(super) fn shortage(&mut self) -> usize {
-        match core::mem::take(&mut self.is_short) {
+        // A frame may have come since the call before, when there were no more buffers yet.
+        let is_short = core::mem::take(&mut self.is_short) && 2 * self.peak >= self.most_given();
+        match is_short {
             true => self.vacant.len().min(self.count),
             false => 0,
         }
+    }
+
+    /// Returns how many buffers may be given.
+    fn most_given(&self) -> usize {
+        self.reserve
+            .map_or(0, |reserve| self.count.saturating_sub(reserve))
     }
 
     /// Returns whether a call of [`Self::shortage`] would return a number.
@@ -190,8 +197,8 @@ impl Buffers {
 
     /// Returns a reference to the page of a buffer, unless it is to be copied.
     pub(super) fn give(&mut self, buffer: u16) -> Option<GivenPage> {
-        let reserve = self.reserve?;
-        let most = self.count.saturating_sub(reserve);
+        self.reserve?;
+        let most = self.most_given();
         self.is_short |= 2 * self.given_count >= most;
         if self.given_count >= most {
             return None;
@@ -215,9 +222,10 @@ impl Buffers {
         self.given.len().div_ceil(CHECKED)
     }
 
-    /// Frees given buffers to which no user has a reference any more. Checks some of them.
-    pub(super) fn recover(&mut self) {
-        for _ in 0..self.given.len().min(CHECKED) {
+    /// Frees given buffers to which no user has a reference any more. Checks some of them, and twice as
+    /// many as `missing`, the number of slots without a buffer: more than polls give at a time.
+    pub(super) fn recover(&mut self, missing: usize) {
+        for _ in 0..self.given.len().min(CHECKED.max(2 * missing)) {
             let Some(buffer) = self.given.pop() else {
                 return;
             };

@@ -32,7 +32,9 @@ impl<T> Fifo<T> {
     }
 
     fn index(&self, place: usize) -> usize {
-        (self.first + place) % self.places.len().max(1)
+        // Both are at most as large as the number of places, and a division takes long.
+        let index = self.first + place;
+        index.checked_sub(self.places.len()).unwrap_or(index)
     }
 
     /// Adds a value behind all others. Drops it if there is no place.

@@ -52,9 +52,12 @@ impl WorkItem for Queue {
             if this.is_tick.xchg(false, Relaxed) {
                 this.shrink();
             }
-            this.grow(this.peer.path());
+            // Without a timer, nothing would return the pages, or try again.
+            if this.is_short() && this.has_timer() {
+                this.grow(this.peer.path());
+            }
         }
-        this.keep_timer();
+        this.end_needless_timer();
     }
 }
 
@@ -76,11 +79,19 @@ impl Queue {
         let _ = self.peer.queues.work.enqueue::<_, 0>(self.clone());
     }
 
-    /// Adds buffers if the queue is short of them.
+    /// Returns whether the queue has too few buffers, and may have more.
+    fn is_short(&self) -> bool {
+        bottom_halves_disabled(|| self.receiver.lock().buffers.is_short())
+    }
+
+    /// Adds buffers if the queue is short of them, until the user leaves.
     /// Context: may sleep.
     fn grow(&self, path: &dyn Path) {
         let count = bottom_halves_disabled(|| self.receiver.lock().buffers.shortage());
         for _ in 0..count {
+            if !self.has_user() {
+                return;
+            }
             let page = path.share(PAGE_SIZE, Payer::Optional);
             let Ok(page) = page.and_then(|page| Ok(KBox::new(page, GFP_KERNEL)?)) else {
                 bottom_halves_disabled(|| self.receiver.lock().buffers.refuse());
@@ -99,7 +110,7 @@ impl Queue {
     fn shrink(&self) {
         let checks = bottom_halves_disabled(|| self.receiver.lock().buffers.checks());
         for _ in 0..checks {
-            bottom_halves_disabled(|| self.receiver.lock().buffers.recover());
+            bottom_halves_disabled(|| self.receiver.lock().buffers.recover(0));
         }
         loop {
             let mut pages = [const { None }; FREED];
@@ -119,15 +130,23 @@ impl Queue {
         }
     }
 
-    /// Has the timer run while the queue has grown or could not grow, and the user has not left.
+    /// Starts the timer unless it runs or the user has left. Returns whether it runs.
     /// Context: may sleep.
-    fn keep_timer(self: &Arc<Self>) {
+    fn has_timer(self: &Arc<Self>) -> bool {
+        let mut timer = self.timer.lock();
+        if timer.is_none() && self.has_user() {
+            *timer = PeriodicTimer::start(self.clone()).ok();
+        }
+        timer.is_some()
+    }
+
+    /// Stops the timer unless the queue has grown or could not grow.
+    /// Context: may sleep.
+    fn end_needless_timer(&self) {
         let mut timer = self.timer.lock();
         let is_wanted = bottom_halves_disabled(|| self.receiver.lock().buffers.is_unsettled());
-        match is_wanted && self.has_user() {
-            true if timer.is_none() => *timer = PeriodicTimer::start(self.clone()).ok(),
-            true => {}
-            false => *timer = None,
+        if !is_wanted {
+            *timer = None;
         }
     }
 

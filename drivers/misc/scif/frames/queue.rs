@@ -377,6 +377,7 @@ impl Queue {
         Some(Sending {
             _inside: self.peer.enter()?,
             queue: self,
+            more_follows: false,
             state: self.sender.lock(),
         })
     }

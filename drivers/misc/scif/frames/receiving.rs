@@ -140,11 +140,13 @@ impl Receiving<'_> {
     pub fn post(&mut self) -> Result {
         let queue = self.queue;
         let state = &mut *self.state;
-        if state.posted.wrapping_sub(state.taken) >= queue.own.slots() {
+        let left = state.posted.wrapping_sub(state.taken);
+        let missing = queue.own.slots().saturating_sub(left);
+        if missing == 0 {
             // As after most polls that find no frame.
             return Ok(());
         }
-        state.buffers.recover();
+        state.buffers.recover(missing as usize);
         let theirs = queue.theirs()?;
         while state.posted.wrapping_sub(state.taken) < queue.own.slots() {
             let slot = queue.own.index(state.posted);

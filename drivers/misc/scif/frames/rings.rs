@@ -85,7 +85,8 @@ fn size_for(path: &dyn Path, queues: u32, slots: Option<u32>) -> (u32, u32) {
 
 /// Returns how many buffers each of `queues` queues may have while users hold many.
 fn most_buffers(path: &dyn Path, queues: u32) -> usize {
-    let each = |bytes: u64| bytes / PART / u64::from(queues) / PAGE_SIZE as u64;
+    // Half of that part, so that there is room for the rings of SCIF beside grown queues.
+    let each = |bytes: u64| bytes / PART / 2 / u64::from(queues) / PAGE_SIZE as u64;
     let most = path.limits().rings.map(each);
     most.map_or(usize::MAX, |most| most as usize)
 }

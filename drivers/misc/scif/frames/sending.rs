@@ -98,9 +98,10 @@ pub struct Landed {
 /// An engine that is to copy a frame.
 pub struct FrameEngine(usize);
 
-/// A sender at work. The drop publishes what it has put.
+/// A sender at work. The drop publishes what it has put, unless more follows.
 pub struct Sending<'a> {
     pub(super) queue: &'a Arc<Queue>,
+    pub(super) more_follows: bool,
     pub(super) state: SpinLockGuard<'a, Sender>,
     // Dropped last: everything else happens inside the peer.
     pub(super) _inside: InFlightGuard<'a>,
@@ -299,6 +300,11 @@ impl Sending<'_> {
         Ok(end)
     }
 
+    /// Leaves it to the next sender to tell the peer. The caller sends again at once.
+    pub fn leave_to_next(mut self) {
+        self.more_follows = true;
+    }
+
     /// Tells the peer of the frames that have arrived, and rings if it sleeps.
     pub fn publish(&mut self) -> Result {
         let (before, after) = (self.state.published, self.arrived()?);
@@ -441,7 +447,9 @@ fn settle(
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        // Fails only if the peer's memory is out of reach, which ends the session.
-        let _ = self.publish();
+        if !self.more_follows {
+            // Fails only if the peer's memory is out of reach, which ends the session.
+            let _ = self.publish();
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::{
     buffers::{
         Buffers,
-        MOST_FOLD, //
+        MOST, //
     },
     rings::SLOTS,
     *, //
@@ -56,7 +56,7 @@ use kernel::{
 /// Id of the node. It shows a reader of the log that a test loses its peer.
 const NODE: u16 = u16::MAX;
 /// Number of pages that users hold at most.
-const MOST_GIVEN: usize = MOST_FOLD * SLOTS as usize - SLOTS as usize / 2;
+const MOST_GIVEN: usize = MOST - SLOTS as usize / 2;
 /// Time limit of a wait, so that a failing test does not hang.
 const LIMIT: Delta = Delta::from_secs(30);
 
@@ -535,7 +535,7 @@ mod cases {
         for (slot, is_given) in is_given.into_iter().enumerate() {
             buffers.taken(buffers.in_slot(slot)?, is_given);
         }
-        buffers.recover();
+        buffers.recover(SLOTS as usize);
         let left = SLOTS as usize - kept.len();
         assert!(!kept.is_empty() && left >= MOST_BYTES.div_ceil(PAGE_SIZE as u32) as usize);
         posted = 0;
@@ -544,7 +544,7 @@ mod cases {
         }
         assert_eq!(posted, left);
         drop(kept);
-        buffers.recover();
+        buffers.recover(SLOTS as usize);
         assert!(buffers.post(posted).is_some());
         drop(buffers);
         drop(inside);

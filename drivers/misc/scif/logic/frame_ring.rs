@@ -194,11 +194,13 @@ impl Descriptor {
     /// Encodes the descriptor.
     pub(crate) fn encode(&self) -> [u8; DESCRIPTOR] {
         let flags = if self.has_more { MORE } else { 0 };
-        let words = [self.len, flags, self.total, 0];
-        let bytes = words.into_iter().flat_map(u32::to_le_bytes);
+        let words = u128::from(self.len) | u128::from(flags) << 32 | u128::from(self.total) << 64;
         let mut slot = [0; DESCRIPTOR];
-        for (place, byte) in slot.iter_mut().zip(bytes.chain(self.meta)) {
-            *place = byte;
+        if let Some((head, tail)) = slot.split_first_chunk_mut() {
+            *head = words.to_le_bytes();
+            for (place, byte) in tail.iter_mut().zip(self.meta) {
+                *place = byte;
+            }
         }
         slot
     }
