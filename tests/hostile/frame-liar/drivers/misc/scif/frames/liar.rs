@@ -16,7 +16,8 @@
 //!
 //! In flat mode the peer reaches all memory, and security.rst promises nothing. So no lie makes
 //! either node write to memory of other users: the liar never withdraws rings that it still uses,
-//! and names only buffers of its own, or addresses that the peer can't reach.
+//! names only buffers of its own, or addresses that the peer can't reach, and changes no buffer that
+//! was filled before, as the peer may have returned its page to the kernel.
 
 use core::array;
 
@@ -362,7 +363,7 @@ impl Before {
             return;
         };
         let changed = core::mem::replace(before, address);
-        if changed != 0 && lies(Kind::Later) {
+        if changed != 0 && !is_flat(path) && lies(Kind::Later) {
             if let Ok(memory) = path.reach(changed, 1024) {
                 for _ in 0..4 {
                     let bytes = (random() as u32).to_ne_bytes();
