@@ -194,7 +194,8 @@ impl Descriptor {
     /// Encodes the descriptor.
     pub(crate) fn encode(&self) -> [u8; DESCRIPTOR] {
         let flags = if self.has_more { MORE } else { 0 };
-        let words = u128::from(self.len) | u128::from(flags) << 32 | u128::from(self.total) << 64;
+        let (flags, total) = (u128::from(flags) << 32, u128::from(self.total) << 64);
+        let words = u128::from(self.len) | flags | total;
         let mut slot = [0; DESCRIPTOR];
         if let Some((head, tail)) = slot.split_first_chunk_mut() {
             *head = words.to_le_bytes();
