@@ -174,9 +174,9 @@ fn transfer(lab: &Lab) -> Result<()> {
         );
         let (sent, received) = (sent["bytes"].as_u64(), received["bytes"].as_u64());
         let (sent, received) = (sent.unwrap_or(0), received.unwrap_or(0));
-        // A client that receives ends when the server has sent all, and counts no more then. Where few
-        // bytes are sent, that may be a good part of them.
-        let is_late = arguments.contains(&"--reverse") && !are_stores_mapped(lab);
+        // A receiver ends when the sender has sent all, and counts no more then. Where few blocks are
+        // sent, one may be a good part of them.
+        let is_late = !arguments.contains(&"--length") && !are_stores_mapped(lab);
         let unread = if is_late { UNREAD } else { 0 };
         ensure!(
             received > 0 && received + unread >= sent - sent / 10,
