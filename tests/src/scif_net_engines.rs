@@ -5,7 +5,6 @@
 //! in the file of the receiver.
 
 use anyhow::Result;
-use anyhow::bail;
 use anyhow::ensure;
 use lab::Lab;
 use lab::Process;
@@ -27,11 +26,14 @@ fn digest(lab: &Lab, node: usize) -> Result<String> {
     Ok(said.trim().to_owned())
 }
 
-/// Returns the size of the file of a node, and the digest of each 64 KiB of it.
+/// Number of parts that iperf3 may leave unread at its end: what a socket holds.
+const UNREAD_PARTS: usize = 512;
+
+/// Returns the digest of each 64 KiB of the file of a node.
 fn parts(lab: &Lab, node: usize) -> Result<Vec<String>> {
     let script = format!(
         "cd /run; split --bytes 64K --suffix-length 6 {FILE} part.
-        stat --format %s {FILE}; md5sum part.* | cut --characters 1-32; rm part.*"
+        md5sum part.* | cut --characters 1-32; rm part.*"
     );
     let said = lab.shell(node, &script)?;
     Ok(said.lines().map(str::to_owned).collect())
@@ -80,11 +82,14 @@ fn end(lab: &Lab, [client, server]: [Process; 2]) -> Result<()> {
         let wrong: Vec<usize> = pairs
             .filter_map(|(number, (sent, received))| (sent != received).then_some(number))
             .collect();
-        bail!(
-            "the file has arrived with other bytes, in these parts of 64 KiB of {} sent and {} received: {wrong:?}",
-            sent.len(),
-            received.len()
+        // iperf3 may leave the last blocks unread: the last part that has arrived is cut off then.
+        let (count, all) = (received.len(), sent.len());
+        let is_cut = count + UNREAD_PARTS >= all && wrong.iter().all(|number| number + 1 == count);
+        ensure!(
+            count < all && is_cut,
+            "the file has arrived with other bytes, in these of {all} parts, {count} of them received: {wrong:?}"
         );
+        println!("      {count} of {all} parts of the file were read");
     }
     Ok(())
 }
