@@ -148,8 +148,8 @@ pub fn are_stores_mapped(lab: &Lab) -> bool {
     lab.config().windows == Windows::Aperture
 }
 
-/// Bytes that iperf3 may leave unread at its end: two blocks.
-const UNREAD: u64 = 256 << 10;
+/// A block of iperf3. It may leave one or two unread at its end.
+const BLOCK: u64 = 128 << 10;
 
 /// Sends by TCP in both directions, and by UDP. All bytes arrive.
 fn transfer(lab: &Lab) -> Result<()> {
@@ -175,9 +175,13 @@ fn transfer(lab: &Lab) -> Result<()> {
         let (sent, received) = (sent["bytes"].as_u64(), received["bytes"].as_u64());
         let (sent, received) = (sent.unwrap_or(0), received.unwrap_or(0));
         // A receiver ends when the sender has sent all, and counts no more then. Where few blocks are
-        // sent, one may be a good part of them.
-        let is_late = !arguments.contains(&"--length") && !are_stores_mapped(lab);
-        let unread = if is_late { UNREAD } else { 0 };
+        // sent, those may be a good part of them.
+        let unread = match arguments {
+            _ if are_stores_mapped(lab) => 0,
+            [.., "--reverse"] => 2 * BLOCK,
+            [.., "--parallel", _] => BLOCK,
+            _ => 0,
+        };
         ensure!(
             received > 0 && received + unread >= sent - sent / 10,
             "{:#}",
